@@ -214,6 +214,16 @@ def _job_progress(thing: str, data: Mapping[str, Any]) -> str:
     return f"job: {of}: {(data.get('fraction') or 0) * 100:.0f} %, {data.get('progress', '')}"
 
 
+def _pipeline(state: str) -> Callable[[str, Mapping[str, Any]], str]:
+    def sentence(thing: str, data: Mapping[str, Any]) -> str:
+        of = f" of {data['model']} version {data['version']}" if data.get("model") else f" {thing}"
+        reason = (data.get("after") or {}).get("reason")
+        said = {"begun": "has begun", "failed": "has failed"}.get(state, f"is {state}")
+        return f"pipeline{of} {said}" + (f": {reason}" if reason else "")
+
+    return sentence
+
+
 def _pending(kind: str) -> Callable[[str, Mapping[str, Any]], str]:
     return lambda thing, data: f"{kind} {thing} on {_server(data)}: {data.get('reason', '')}"
 
@@ -258,6 +268,10 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     **{f"model.{what}": _health for what in ("failing", "degraded", "recovered")},
     **{f"job.{state}": _job(state) for state in ("running", "cancelled", *_JOB_STATES)},
     "job.progress": _job_progress,
+    **{
+        f"pipeline.{state}": _pipeline(state)
+        for state in ("begun", "running", "done", "failed", "cancelled")
+    },
     "model.deployed": _deployed,
     "model.undeployed": lambda thing, data: f"{thing} is not deployed any more",
     "version.added": _added,

@@ -29,6 +29,7 @@ SAFE_FORMATS: dict[str, tuple[str, ...]] = {
     "booster": (".json", ".ubj"),
     "config": (".pbtxt", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".sig"),
     "labels": (".txt", ".csv", ".tsv"),
+    "arrays": (".npz",),
     "text": (".txt", ".md", ".rst", ".jinja"),
 }
 """Formats that are read, never executed: name → endings of its files, or whole names."""

@@ -101,6 +101,8 @@ CODES: dict[str, str] = {
     "E460": "signature missing or wrong",
     "E470": "rollout parameter that cannot be followed",
     "E471": "rollout that may go on without comparing latencies (a note)",
+    "E472": "jobs.json that cannot be followed",
+    "E473": "steps of jobs.json that the repository or the pusher may not have taken",
 }
 """What each code means, in a few words; a test holds docs/findings.md against this table."""
 

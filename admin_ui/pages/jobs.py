@@ -25,6 +25,13 @@ KNOWN_REPORTS = 100
 
 _REPORTED = (JobState.PUBLISHING, JobState.DONE, JobState.FAILED)
 """States of jobs that may have come to a report."""
+
+_RAIL = {
+    "done": "past", "failed": "failed", "cancelled": "failed",
+    **dict.fromkeys(("queued", "running", "publishing"), "here"),
+}  # fmt: skip
+"""State of a step of a pipeline → how it is drawn; the others are ahead."""
+
 _FILTERS = ("model", "state", "type")
 
 
@@ -52,13 +59,16 @@ async def load(visit: PageContext) -> ScreenContent:
     name = job["id"]
     output = await visit.get("/jobs/{job}/log", job=name)
     report = await visit.maybe("/jobs/{job}/report", job=name)
+    pipeline = await _pipeline(visit, job)
     query = {"newest": "true", "limit": str(EVENTS), "subject": f"job:{name}"}
     events = await visit.get("/events", query)
     points = msgspec.convert(output["points"], list[CurvePoint])
     return ScreenContent(
-        {"job": job, "report": report},
+        {"job": job, "report": report, "pipeline": pipeline},
         title=title_of(job),
         job=job,
+        pipeline=pipeline,
+        rail=[] if pipeline is None else rail_of(pipeline, job["step"]),
         log=output["text"],
         curves=[draw(one) for one in curves(points)],
         seen=None if report is None else seen_report(report),
@@ -66,7 +76,8 @@ async def load(visit: PageContext) -> ScreenContent:
         events=[one for one in events["items"] if is_told(one)],
         unfinished=[str(state) for state in UNFINISHED],
         acts={
-            verb: link(f"/jobs/{{job}}/{verb}", job=name) for verb in ("cancel", "retry", "compare")
+            verb: link(f"/jobs/{{job}}/{verb}", job=name)
+            for verb in ("cancel", "retry", "compare", "cancel-pipeline")
         },
     )
 
@@ -114,6 +125,32 @@ async def load_comparison(visit: PageContext) -> ScreenContent:
     )
 
 
+async def _pipeline(visit: PageContext, job: Any) -> Any:
+    """The one that the job is a step of; None for none, and for one that is forgotten."""
+    if not job["pipeline"]:
+        return None
+    return await visit.maybe("/pipelines/{pipeline}", pipeline=job["pipeline"])
+
+
+def rail_of(pipeline: Any, here: int) -> list[dict[str, Any]]:
+    """The steps of a pipeline as the page draws them; `here` is that of the page's job."""
+    rail = []
+    for step in pipeline["steps"]:
+        state = _RAIL.get(step["state"], "ahead")
+        page = ""
+        if step["job"] and step["number"] != here:
+            page = link("/jobs/{job}", job=step["job"])
+        elif step["rollout"]:
+            page = link("/rollouts/{rollout}", rollout=step["rollout"])
+        made = f"{step['model']} version {step['version']}" if step["version"] else ""
+        label = step["type"].replace("_", " ")
+        rail.append({
+            "state": state, "label": label, "words": step["state"], "made": made, "page": page,
+            "current": step["number"] == here,
+        })  # fmt: skip
+    return rail
+
+
 def title_of(job: Any) -> str:
     """ "Quantise digits version 2"."""
     source = job["sources"][0]
@@ -140,6 +177,13 @@ async def cancel(visit: PageContext) -> str:
 
 async def retry(visit: PageContext) -> str:
     await visit.change("POST", "/jobs/{job}/retry", job=visit.path["job"])
+    return link("/jobs/{job}", job=visit.path["job"])
+
+
+async def cancel_pipeline(visit: PageContext) -> str:
+    """With the job that it has come to, which may be a later one than the page's."""
+    job = await visit.get("/jobs/{job}", job=visit.path["job"])
+    await visit.change("POST", "/pipelines/{pipeline}/cancel", pipeline=job["pipeline"])
     return link("/jobs/{job}", job=visit.path["job"])
 
 
@@ -212,7 +256,7 @@ SCREENS = (
         template="job.html",
         load=load,
         under="/jobs",
-        live=("job.*",),
+        live=("job.*", "pipeline.*"),
         personal=True,
         about=lambda path: f"job:{path['job']}",
     ),
@@ -221,5 +265,6 @@ ACTS: tuple[FormAction, ...] = (
     FormAction(path="/jobs/new", screen="/jobs/new", run=create),
     FormAction(path="/jobs/{job}/cancel", screen="/jobs/{job}", run=cancel),
     FormAction(path="/jobs/{job}/retry", screen="/jobs/{job}", run=retry),
+    FormAction(path="/jobs/{job}/cancel-pipeline", screen="/jobs/{job}", run=cancel_pipeline),
     FormAction(path="/jobs/{job}/compare", screen="/jobs/{job}", run=start_comparison),
 )

@@ -32,7 +32,7 @@ def set_alias(
     `expected`: its revision, 0 for "it does not exist yet". Raises Invalid for a bad name or a
     version that does not exist, NotFound for an unknown model, Conflict.
     """
-    _check_name(name)
+    check_alias_name(name)
     tx.alone()
     row = tx.session.get(Alias, (model, name))
     expect_revision(row.revision if row else 0, expected, f"the alias '{model}@{name}'")
@@ -127,7 +127,8 @@ def _create(tx: Transaction, model: str, name: str, version: int) -> Alias:
     return row
 
 
-def _check_name(name: str) -> None:
+def check_alias_name(name: str) -> None:
+    """Raises Invalid for a name that no alias can have."""
     if not _NAME.fullmatch(name):
         raise Invalid(
             f"'{name:.80}' cannot name an alias: use 1 to 63 of a-z, 0-9, '_' and '-', with a "

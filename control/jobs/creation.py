@@ -31,12 +31,14 @@ class JobRights:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """`spec` and `limits` as documents."""
+    """`spec` and `limits` as documents. `data_of`: the version of the store with the data that the
+    spec names, None for the one that the job works on."""
 
     spec: Mapping[str, Any]
     rights: JobRights
     limits: Mapping[str, Any] = field(default_factory=dict)
     terms: JobTerms = field(default_factory=JobTerms)
+    data_of: tuple[str, int] | None = None
 
 
 def create(tx: Transaction, request: JobRequest) -> JobView:
@@ -50,7 +52,11 @@ def create(tx: Transaction, request: JobRequest) -> JobView:
     result = sources.result_model(tx.session, spec, source, request.rights.folders)
     spec = msgspec.structs.replace(spec, version=source.folder.version, result_model=result)
     terms = replace(request.terms, result_model=result, limits=limits)
-    return service.enqueue(tx, spec, {service.SOURCE: source.folder}, terms)
+    read = {service.SOURCE: source.folder}
+    if request.data_of is not None:
+        files = sources.find_source(tx.session, *request.data_of, ())
+        read[service.FILES] = files.folder
+    return service.enqueue(tx, spec, read, terms)
 
 
 def retry(tx: Transaction, job_id: str, rights: JobRights) -> JobView:

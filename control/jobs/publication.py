@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import msgspec
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -18,10 +19,14 @@ from control.routes import service as routes
 from control.routes.buckets import BUCKETS
 from control.routes.spec import RouteSpec
 from control.sql.database import Transaction
+from control.tables import Version
 from control.text import stored, stored_json
-from control.views import Lineage
+from control.views import Lineage, LineageStep
 
 _STABLE = "stable"
+
+MOST_EARLIER = 32
+"""Jobs before the last one that a version's lineage names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def publish(tx: Transaction, job: PublishingJob, result: SealedResult) -> JobVie
     if result.stable is not None and routes.find_route(tx.session, row.result_model) is None:
         arm = DesiredArm(_STABLE, row.result_model, result.stable, weight=BUCKETS)
         routes.set_route(tx, row.result_model, RouteSpec((arm,)))
-    origin = Origin(None, None, source_text(row.id), row.by, stored_json(_lineage(row)))
+    origin = Origin(None, None, source_text(row.id), row.by, stored_json(_lineage(tx.session, row)))
     deploy_models(tx, origin, {row.result_model: result.sealed})
     row.progress, row.result_version = "", result.number
     row.result_digest = result.sealed.versions[result.number].digest
@@ -100,6 +105,14 @@ def give_up(tx: Transaction, job: PublishingJob, reason: str) -> None:
         rows.step(tx, row, JobState.FAILED, reason)
 
 
-def _lineage(row: Job) -> Lineage:
+def _lineage(session: Session, row: Job) -> Lineage:
+    """Kept with the version, since jobs are forgotten and versions are not."""
     source = rows.sources_of(row)["source"]
-    return Lineage(row.id, row.type, source.model, source.version, source.digest)
+    there = session.get(Version, (source.model, source.version))
+    earlier: tuple[LineageStep, ...] = ()
+    if there is not None and there.lineage:
+        before = msgspec.convert(there.lineage, Lineage)
+        last = LineageStep(before.job, before.type, before.model, before.version, before.digest)
+        earlier = (last, *before.earlier)[:MOST_EARLIER]
+    made_of = source.model, source.version, source.digest
+    return Lineage(row.id, row.type, *made_of, row.pipeline, earlier)

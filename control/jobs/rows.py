@@ -8,6 +8,7 @@ from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from control.errors import Conflict, NotFound
+from control.jobs.pipeline_rows import follow_job
 from control.jobs.policy.limits import JobCost, JobLimits, usual_limits
 from control.jobs.policy.states import ENDS, JobState, may_follow
 from control.jobs.tables import Job
@@ -39,7 +40,8 @@ def held(tx: Transaction, job_id: str) -> Job:
 
 
 def step(tx: Transaction, row: Job, state: JobState, reason: str = "") -> None:
-    """Move it on, with its event. Raises Conflict where `state` cannot follow."""
+    """Move it on, and its pipeline, with their events. Raises Conflict where `state` cannot
+    follow."""
     if not may_follow(state, JobState(row.state)):
         raise Conflict(f"the job {row.id} is {row.state}; it cannot become {state}")
     before = {"state": row.state}
@@ -49,6 +51,7 @@ def step(tx: Transaction, row: Job, state: JobState, reason: str = "") -> None:
     row.finished_at = tx.now if state in ENDS else None
     after = {"state": str(state)} | ({"reason": row.reason} if reason else {})
     tx.changed(f"job.{state}", subject(row), before, after, **facts(row))
+    follow_job(tx, row)
 
 
 def tell_progress(tx: Transaction, row: Job, now: datetime) -> None:

@@ -33,13 +33,17 @@ from control.views import Page
 SOURCE = "source"
 """The role of the version that a job works on."""
 
+FILES = "files"
+"""The role of the version with the data that the spec names, where that is another one."""
+
 _AGAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobTerms:
     """What is asked of a job beside its spec. `result_model`: "" for the source's. `limits`: None
-    for those of its type. `priority`: the higher, the sooner."""
+    for those of its type. `priority`: the higher, the sooner. `pipeline`, `step`: the pipeline that
+    it is a step of, from 1; a later step than the first is not counted against its principal."""
 
     result_model: str = ""
     limits: JobLimits | None = None
@@ -47,6 +51,8 @@ class JobTerms:
     queue: str = USUAL_QUEUE
     most_attempts: int = MOST_ATTEMPTS
     rules: AdmissionRules = field(default_factory=AdmissionRules)
+    pipeline: str = ""
+    step: int = 0
 
 
 def enqueue(
@@ -58,13 +64,15 @@ def enqueue(
     """A job that waits, in the transaction of what causes it. After the commit a worker is to be
     told of it (`control.jobs.sweeper.due` tells later where that fails).
 
-    `sources`: role → version; "source" is the one that the job works on. The spec must have been
-    checked. Raises TooMany, and Invalid for a queue whose name cannot be one.
+    `sources`: role → version; "source" is the one that the job works on, "files" the one in whose
+    folder its data is, where that is another. The spec must have been checked. Raises TooMany, and
+    Invalid for a queue whose name cannot be one.
     """
     terms = terms or JobTerms()
     _check_queue(terms.queue)
     tx.alone()
-    _check_room(tx, tx.actor.principal, terms.rules)
+    if terms.step <= 1:
+        _check_room(tx, tx.actor.principal, terms.rules)
     source, kind = sources[SOURCE], type_of(spec)
     row = Job(
         id=new_id(tx.now),
@@ -99,6 +107,8 @@ def enqueue(
         started_at=None,
         told_at=None,
         finished_at=None,
+        pipeline=terms.pipeline,
+        step=terms.step,
     )
     tx.session.add(row)
     tx.session.flush()

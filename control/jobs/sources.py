@@ -70,6 +70,13 @@ def result_model(
         if spec.result_model:
             raise Invalid("a profile makes no version; leave result_model out", "result_model")
         return ""
+    check_result(session, name, folders)
+    return name
+
+
+def check_result(session: Session, name: str, folders: Sequence[Path]) -> None:
+    """Raises Invalid for what cannot name the model of a result, and Conflict for a model that the
+    server does not write to."""
     _check_name(name, "result_model")
     if owner := owner_of(session, name):
         raise Conflict(
@@ -81,7 +88,6 @@ def result_model(
             f"the model '{name}' lies in a model repository folder, which the server does not "
             "write to; give another result_model"
         )
-    return name
 
 
 def _check_name(model: str, field: str) -> None:

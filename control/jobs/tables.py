@@ -1,8 +1,9 @@
-"""The rows of offline jobs: each job's life, what it prints, and its report."""
+"""The rows of offline jobs: each job's life, what it prints, its report, and its pipeline."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, LargeBinary, Text
+from sqlalchemy import JSON, ForeignKey, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from control.tables import Json, Table
@@ -21,6 +22,7 @@ class Job(Table):
     fraction, progress: how far it is, 0 to 1, and what it does. cost: a `JobCost`.
     not_before: when it may be claimed. sent_at: when a worker was last told of it, null for never.
         told_at: the last event of its progress.
+    pipeline, step: the pipeline that it is a step of, and which one from 1; "" and 0 for none.
     """
 
     __tablename__ = "job"
@@ -55,6 +57,34 @@ class Job(Table):
     sent_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
     told_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    pipeline: Mapped[str] = mapped_column(index=True)
+    step: Mapped[int]
+
+
+class Pipeline(Table):
+    """Steps that a push has declared for a version, one after the other;
+    `control.jobs.policy.pipelines` has its states.
+
+    model, version, digest: the version that was pushed. push: "" where it is not known.
+    steps: documents, as `control.pipelines.steps` reads them. step: the one that it has come to,
+        from 1. outcome: the rollout or alias that its last step has made, as the subject of an
+        event, "" for none.
+    """
+
+    __tablename__ = "pipeline"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(index=True)
+    version: Mapped[int]
+    digest: Mapped[str]
+    push: Mapped[str]
+    steps: Mapped[list[Any]] = mapped_column(JSON())
+    step: Mapped[int]
+    state: Mapped[str] = mapped_column(index=True)
+    reason: Mapped[str] = mapped_column(Text())
+    outcome: Mapped[str]
+    by: Mapped[str]
+    created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
 
 

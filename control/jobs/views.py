@@ -35,8 +35,8 @@ class DueJob(msgspec.Struct, frozen=True):
 
 
 class JobSourceView(msgspec.Struct, frozen=True):
-    """A version that a job reads; `role` is "source" for the one that it works on; `digest` is ""
-    for a version in a folder."""
+    """A version that a job reads; `role` is "source" for the one that it works on, "files" for one
+    whose data it reads; `digest` is "" for a version in a folder."""
 
     role: str
     model: str
@@ -55,7 +55,8 @@ class JobResultView(msgspec.Struct, frozen=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job. `spec` has the fields of its type. `attempt` is 0 before the first; `machine` runs it,
     "" for nobody. `fraction`, 0 to 1, and `progress`: how far it is and what it does. `cancel`:
-    somebody wants it to end. `reason`: why it failed, or waits for another attempt."""
+    somebody wants it to end. `reason`: why it failed, or waits for another attempt. `pipeline`,
+    `step`: the pipeline that it is a step of, and which one from 1; "" and 0 for none."""
 
     id: str
     type: str
@@ -79,6 +80,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Moment
     started_at: Moment | None
     finished_at: Moment | None
+    pipeline: str
+    step: int
 
 
 class JobLog(msgspec.Struct, frozen=True):

@@ -22,14 +22,15 @@ from control.deployments.sealed_model import SealedModel
 from control.errors import ControlError, DatabaseGone, LostLease
 from control.gateways.messages import LoadReport
 from control.git.push.deployment_status import judge
-from control.git.push.examine import Examiner
+from control.git.push.examine import Examination, Examiner
 from control.loops.promotions import successions
 from control.loops.push_rows import PushRows
+from control.pipelines.service import PushedSteps, begin
 from control.push_states import PushState
 from control.rollouts.promotion import succeed
 from control.rollouts.route_weights import RolloutRoutes
 from control.sql import leases
-from control.sql.database import SYSTEM, Actor, Database, Fence
+from control.sql.database import SYSTEM, Actor, Database, Fence, Transaction
 from control.state_paths import SNAPSHOTS
 from control.views import PushView
 from repository.errors import RepositoryError
@@ -298,10 +299,12 @@ class Deployer:
             self._read_ahead(examined.sealed.values())
             with self._database.change(_actor(push), fence) as tx:
                 before = deployed_snapshots(tx.session)
-                changed = pushes.deploy(tx, push.id, examined.sealed).models
-                after = {model: digest for model, digest in changed.items() if digest}
+                deployed = pushes.deploy(tx, push.id, examined.sealed)
+                after = {model: digest for model, digest in deployed.models.items() if digest}
                 for one in successions(self._snapshots, before, after):
                     succeed(tx, RolloutRoutes(), one)
+                if deployed.state == PushState.DEPLOYED:
+                    _begin_pipelines(tx, push, examined, after)
             self._snapshots.forget_others()
 
         await asyncio.to_thread(deploy)
@@ -346,6 +349,18 @@ class Deployer:
         """Wake whoever watches a push."""
         self._judged.set()
         self._judged = asyncio.Event()
+
+
+def _begin_pipelines(
+    tx: Transaction, push: PushView, examined: Examination, changed: Collection[str]
+) -> None:
+    """Of the models that the push has changed and that declare steps."""
+    for model in sorted(changed):
+        inspected = examined.inspected.get(model)
+        if inspected is not None and inspected.declared.steps:
+            digests = {number: one.digest for number, one in inspected.versions.items()}
+            steps = inspected.declared.documents
+            begin(tx, PushedSteps(model, digests, steps, push.id, push.kind == "push"))
 
 
 class _DeploymentRefused(RepositoryError):

@@ -25,6 +25,7 @@ from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.jobs.retention import forget_jobs
 from control.notifications.deliveries import forget_deliveries
 from control.notifications.mutes import forget_mutes
+from control.pipelines.retention import forget_pipelines
 from control.rollouts import counts
 from control.rollouts.evidence import forget_moments
 from control.series.levels import USUAL_LIMIT_BYTES
@@ -127,6 +128,7 @@ def sweep(
         forget_deliveries(tx)
         forget_mutes(tx)
         forget_jobs(tx)
+        forget_pipelines(tx)
         pushes.forget(tx)
         deployment.forget_snapshots(tx)
     while _forget_units(database):

@@ -22,6 +22,7 @@ from control.jobs.folders import JOBS, output_folder
 from control.jobs.publication import PublishingJob, SealedResult
 from control.loops.deployer import BEAT_S, LEASE, LEASE_S
 from control.loops.promotions import successions
+from control.pipelines.service import advance
 from control.publishing.result_files import named_config, result_plan
 from control.sql import leases
 from control.sql.database import Actor, Database, Fence
@@ -178,7 +179,7 @@ class JobPublisher:
         (number,) = imported.brought
         result = SealedResult(imported.sealed, number, self._stable(job.model, imported))
         with self._database.change(Actor(job.by, "system"), fence) as tx:
-            publication.publish(tx, job, result)
+            advance(tx, publication.publish(tx, job, result))
 
     def _stable(self, model: str, imported: SealedImport) -> int | None:
         """The version that answers who names none, where the result would do so from now on."""

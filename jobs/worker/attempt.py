@@ -26,6 +26,7 @@ from control.jobs.claims import (
 from control.jobs.messages import Task
 from control.jobs.policy.limits import JobCost
 from control.jobs.report import Report
+from control.jobs.service import FILES, SOURCE
 from control.jobs.specs.profile import ProfileSpec
 from control.sql.database import Database
 from jobs.environments.choose import environment_of
@@ -49,7 +50,6 @@ from jobs.worker.results import BadResult, keep_result
 from repository.sandbox.policy import Sandbox
 from repository.sandbox.scratch import ScratchFolders
 
-SOURCE = "source"
 SandboxOf = Callable[[tuple[str, ...], tuple[str, ...]], Sandbox | None]
 """What confines a job's process that reads some paths and writes below others; None for nothing."""
 
@@ -154,13 +154,15 @@ class Attempt:
         context, claim = self._context, self._claim
         paths = {}
         for role, source in claim.sources.items():
+            if role == FILES:
+                continue
             self._keeper.tell(f"reading model '{source.model}' version {source.version}")
             target = folders.sources / role
             read_version(context.store, source, context.complete, target)
             paths[role] = str(target)
         named, data = str(getattr(claim.spec, "data", "")), ""
         if named:
-            source = claim.sources[SOURCE]
+            source = claim.sources.get(FILES, claim.sources[SOURCE])
             model = model_folder(context.store, source)
             version = model / str(source.version)
             data = str(data_path(version, model, context.data_roots, named))

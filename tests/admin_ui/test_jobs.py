@@ -19,9 +19,11 @@ from control.jobs.report import (
 )
 from control.jobs.tables import Job
 from control.jobs.views import JobView
+from control.pipelines.service import PushedSteps, begin
 from control.sql.database import SYSTEM, Database
 from support.admin import Api
 from support.console import Person, person
+from support.deployed import deploy
 from support.jobs import WORKER, enqueued
 
 REPORT = Report(
@@ -194,3 +196,23 @@ def test_a_result_is_compared_with_its_original_by_a_route_of_the_original_s_nam
     again = operator.post(path, {})
     assert again.status == 409
     assert "splits its traffic already" in again.text
+
+
+def test_a_step_of_a_pipeline_shows_the_others_and_the_pipeline_can_be_cancelled(
+    running: Api, operator: Person
+) -> None:
+    deploy(running.database)
+    steps = ({"type": "optimise"}, {"type": "quantise"}, {"type": "rollout"})
+    pushed = PushedSteps("digits", {2: f"{2:064x}"}, steps, "", is_checked=True)
+    with running.database.change(SYSTEM) as tx:
+        view = begin(tx, pushed)
+    assert view is not None
+    page = operator.get(f"/jobs/{view.steps[0].job}").text
+    rail = page[page.index("Steps of the pipeline") :].partition("</ol>")[0]
+    assert re.findall(r"<b>(\w+)</b>", rail) == ["optimise", "quantise", "rollout"]
+    assert re.findall(r'<li class="(\w+)"', rail) == ["here", "ahead", "ahead"]
+    assert "step 1 of a pipeline" in operator.get("/jobs").text
+    assert operator.post(f"/jobs/{view.steps[0].job}/cancel-pipeline", {}).status == 303
+    page = operator.get(f"/jobs/{view.steps[0].job}").text
+    assert "step 1, optimise: cancelled" in page
+    assert "Cancel the pipeline" not in page

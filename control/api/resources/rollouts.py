@@ -5,26 +5,21 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from msgspec.structs import asdict
-from sqlalchemy.orm import Session
 
 from control.access.scopes import Action
 from control.api.body_fields import ApiBody, Positive, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
-from control.deployments.versions import get_model
-from control.errors import Conflict, Invalid
 from control.rollouts import queries, service
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.evidence import RolloutEvidence, evidence_of
 from control.rollouts.expectations import outlook_of
 from control.rollouts.outlook import RolloutOutlook
 from control.rollouts.plan_keys import parse_plan
-from control.rollouts.route_changes import running_on
+from control.rollouts.route_start import roll_out
 from control.rollouts.route_weights import RolloutRoutes
-from control.rollouts.service import CandidateRequest
 from control.rollouts.signals import signals_of
 from control.rollouts.views import RolloutView, Standing
-from control.routes.service import RouteView, find_route
 
 
 class StartedRollout(RolloutView, frozen=True, kw_only=True):
@@ -86,22 +81,7 @@ def start(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewRollout)
     plan = parse_plan(given.plan or {})
     with call.services.database.change(call.actor) as tx:
-        model = get_model(tx.session, given.name)
-        route = find_route(tx.session, given.name)
-        if route is None:
-            raise Conflict(
-                f"'{given.name}' has no route; create one that keeps the current version in place "
-                f"(modelyard route set {given.name} --arm stable={given.name}:VERSION=100), then "
-                "roll out"
-            )
-        stable = _stable(tx.session, route)
-        if given.candidate not in [one.version for one in model.versions]:
-            versions = ", ".join(str(one.version) for one in model.versions)
-            raise Invalid(
-                f"'{given.name}' has no version {given.candidate}; it has {versions}", "candidate"
-            )
-        wish = CandidateRequest(given.name, given.name, given.candidate, stable)
-        view = service.start(tx, RolloutRoutes(), wish, plan)
+        view = roll_out(tx, given.name, given.candidate, plan)
     with call.services.database.reading() as session:
         expected = outlook_of(session, call.services.series, view.id, call.now)
     return _one(StartedRollout(**asdict(view), outlook=expected), 201)
@@ -112,24 +92,6 @@ def show_outlook(call: AuthorizedCall) -> EndpointResult:
     with services.database.reading() as session:
         found = outlook_of(session, services.series, call.path["rollout"], call.now)
         return EndpointResult(found)
-
-
-def _stable(session: Session, route: RouteView) -> int:
-    """The version to keep in place. Raises Conflict where the route has to stay as it is."""
-    arm = route.spec.arms[0]
-    if not arm.version:
-        raise Conflict(
-            f"the arm '{arm.name}' of the route '{route.name}' leads to the alias '{arm.alias}', "
-            f"which may move; give it a version first (modelyard route set {route.name} --arm "
-            f"{arm.name}={arm.model}:VERSION=100)"
-        )
-    under_way = any(one.name == route.name for one in queries.active(session))
-    if not under_way and (names := running_on(session, route.name)):
-        raise Conflict(
-            f"the experiment '{names[0]}' compares the arms of the route '{route.name}'; stop it "
-            f"first (modelyard experiment stop {names[0]})"
-        )
-    return arm.version
 
 
 def _commanding(command: RolloutCommand) -> Callable[[AuthorizedCall], EndpointResult]:

@@ -14,11 +14,14 @@ from sqlalchemy import select
 from control.deployments.deployment import changed_versions, check_model_name
 from control.deployments.route_references import check_models_unrouted
 from control.deployments.sealed_model import SealedModel
-from control.errors import Conflict, Invalid
+from control.errors import Conflict, ControlError, Invalid
 from control.git.push.draft_builder import DraftBuilder
 from control.git.push.inspect import Inspector, ModelInspection
 from control.git.push.off_loop import held
+from control.git.push.pipeline_steps import CODE
 from control.git.push.version_checks import VersionChecks
+from control.jobs.sources import check_result
+from control.pipelines.steps import FILE, JobStep
 from control.sql.database import Database
 from control.state_paths import LFS, SNAPSHOTS
 from control.tables import Alias, Model, Repository
@@ -166,6 +169,9 @@ class Examiner:
         found.inspected[name] = inspected
         found.findings += inspected.findings
         found.warnings += inspected.warnings
+        results = [one.result_model for one in inspected.declared.steps if isinstance(one, JobStep)]
+        for reason in await in_thread(self._of_results, results):
+            found.findings.append(Finding(Path(shown, FILE), 0, 0, CODE, reason))
         digests = {number: one.digest for number, one in inspected.versions.items()}
         changed = await in_thread(self._changed, name, digests)
         for number in changed:
@@ -258,6 +264,17 @@ class Examiner:
                 )
                 for row, owner in rows
             }
+
+    def _of_results(self, models: Sequence[str]) -> list[str]:
+        """What keeps jobs from making versions of these models; blocks."""
+        found = []
+        with self._database.reading() as session:
+            for model in filter(None, models):
+                try:
+                    check_result(session, model, self._folders)
+                except ControlError as error:
+                    found.append(str(error))
+        return found
 
     def _changed(self, model: str, digests: Mapping[int, str]) -> list[int]:
         with self._database.reading() as session:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from control.repository_settings import FORMATS, HIDDEN_ALLOWED, RISKY_FORMATS, formats_of
+from repository.files.array_archives import holds_arrays
 from repository.files.contents import HEAD_BYTES, Content, content_of
 from repository.files.durable import open_file
 from repository.findings import Finding
@@ -28,6 +29,7 @@ _HOLDS: dict[str, frozenset[Content]] = {
     "config": _PLAIN,
     "labels": _PLAIN,
     "text": _PLAIN,
+    "arrays": frozenset((Content.EMPTY, Content.ZIP)),
     "torch": _ANY_WEIGHTS,
     "torchscript": _INERT | {Content.ZIP},
     "pickle": _ANY_WEIGHTS,
@@ -45,6 +47,8 @@ _CARRIED = {
 }
 """Content → the formats whose permission lets it pass under any name that is taken."""
 
+
+NO_ARRAYS = "holds other things than arrays; write it with numpy.savez or numpy.savez_compressed"
 
 _SAFE = {"onnx": "ONNX", "safetensors": "safetensors", "torch_exported": ".pt2"}
 """What a model can be exported as, by the format that takes it."""
@@ -113,6 +117,8 @@ def _of_content(
 ) -> tuple[str, str] | None:
     with open(open_file(place), "rb") as opened:
         content = content_of(opened.read(HEAD_BYTES), file.size_bytes)
+        if content is Content.ZIP and formats_of(file.path) == ("arrays",):
+            return None if holds_arrays(opened) else ("E440", NO_ARRAYS)
     kinds = [kind for kind in formats_of(file.path) if kind in allowed] or ["text"]
     if any(content in _HOLDS[kind] for kind in kinds):
         return None

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from control.deployments.sealed_model import SealedVersion
 from control.drift.profile_findings import profile_findings
 from control.git.push.file_formats import allowing, file_findings
+from control.git.push.pipeline_steps import NO_STEPS, DeclaredSteps, model_steps
 from control.git.push.rollout_keys import rollout_findings
 from control.git.push.version_checks import CheckFailed, VersionChecks
 from control.repository_settings import RepositorySettings, Signing
@@ -36,7 +37,8 @@ class ModelInspection:
     """What was found: `findings` refuse the model, `warnings` only tell the pusher.
 
     `versions` are sealed facts by number; `backends` what will serve each. `callees`: the models
-    that it may call for whoever may use it, which its publisher must be allowed to use.
+    that it may call for whoever may use it, which its publisher must be allowed to use. `declared`:
+    the steps of its pipeline.
     """
 
     findings: tuple[Finding, ...]
@@ -44,6 +46,7 @@ class ModelInspection:
     versions: Mapping[int, SealedVersion]
     backends: Mapping[int, str]
     callees: frozenset[str] = frozenset()
+    declared: DeclaredSteps = NO_STEPS
 
 
 class Inspector:
@@ -65,7 +68,8 @@ class Inspector:
         lints = await in_thread(_lint, folder)
         rollout = await in_thread(rollout_findings, folder)
         lints += [*rollout.wrong, *await in_thread(profile_findings, folder)]
-        found += [_moved(one, folder, shown) for one in lints]
+        declared, wrong = await in_thread(self._steps, folder, shown)
+        found += [_moved(one, folder, shown) for one in (*lints, *wrong)]
         signers, unsigned = await in_thread(self._signers, folder, shown, files)
         backends: dict[int, str] = {}
         callees: set[str] = set()
@@ -89,11 +93,19 @@ class Inspector:
         notes = await in_thread(_notes, folder, next(iter(backends.values()), ""))
         lines = [_moved(one, folder, shown) for one in (*rollout.gaps, *notes)]
         warnings = (*unsigned, *lines)
-        return ModelInspection(tuple(found), warnings, sealed, backends, frozenset(callees))
+        used = frozenset(callees)
+        return ModelInspection(tuple(found), warnings, sealed, backends, used, declared)
 
     def _files(self, folder: Path, files: Sequence[FileEntry], shown: Path) -> list[Finding]:
         formats = self._settings.formats
         return list(file_findings(folder, files, formats, shown, self._repository))
+
+    def _steps(self, folder: Path, shown: str) -> tuple[DeclaredSteps, list[Finding]]:
+        """Only a push has a pipeline."""
+        if not self._repository:
+            return NO_STEPS, []
+        name = PurePath(shown).name
+        return model_steps(folder, name, self._settings.formats, self._repository)
 
     async def _artefact(self, version: ModelVersion) -> tuple[list[Finding], str]:
         try:

@@ -21,6 +21,7 @@ from control.errors import (
 )
 from control.git.push.callees import callee_findings
 from control.git.push.examine import Examiner
+from control.git.push.pipeline_steps import pusher_findings
 from control.git.push.summary import models_text, summary
 from control.sql.database import Actor, Database, Transaction
 from control.views import PushView, RepositoryView
@@ -208,6 +209,8 @@ class PreReceiveHook:
         for finding in examined.warnings:
             decision.tell(f"warning: {finding}")
         examined.findings += callee_findings(decision.principal, examined.inspected)
+        declared = {name: one.declared for name, one in examined.inspected.items()}
+        examined.findings += pusher_findings(decision.principal, declared)
         if deploys:
             decision.refuse(examined.findings)
             if examined.unseen:

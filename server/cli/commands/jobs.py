@@ -40,6 +40,7 @@ _COLUMNS: Columns = {
     "state": "state",
     "done": lambda job: f"{job.fraction:.0%}",
     "result": lambda job: result_text(job),
+    "pipeline": lambda job: f"{job.pipeline} step {job.step}" if job.pipeline else "",
     "by": "by",
     "created": "created_at",
 }

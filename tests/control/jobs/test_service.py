@@ -1,5 +1,7 @@
 """Jobs are made, cancelled, tried again and listed."""
 
+from dataclasses import replace
+
 import pytest
 
 from control.errors import Conflict, Invalid, NotFound, TooMany
@@ -58,6 +60,9 @@ def test_a_principal_may_not_have_more_jobs_than_the_rules_say(database: Databas
     enqueued(database, terms=terms, actor=Actor("user:bob", "cli"))
     cancelled(database, first.id)
     enqueued(database, terms=terms)
+    with pytest.raises(TooMany):
+        enqueued(database, terms=replace(terms, step=1))
+    enqueued(database, terms=replace(terms, step=2))  # the step before has just ended
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_only_once(database: Database) -> None:

@@ -1,8 +1,10 @@
 """Files that can run code are refused in a push unless allowed; what only looks odd passes."""
 
 import gzip
+import io
 import json
 import pickle
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,16 @@ CODE = {
 }
 """What is said of a file of that name."""
 
+
+def archive(*members: str) -> bytes:
+    """A zip archive."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        for member in members:
+            made.writestr(zipfile.ZipInfo(member), b"x")
+    return file.getvalue()
+
+
 HELD = {
     "1/ops.txt": (
         b"\x7fELF\2\1\1" + bytes(60),
@@ -56,6 +68,10 @@ HELD = {
     ),
     "1/model.safetensors": (b"text", "E440 holds text, whatever it is called; files of its name"),
     "1/model.pt2": (b"\x89HDF\r\n\x1a\n", "E440 holds an HDF5 file, whatever it is called; files"),
+    "rows.npz": (
+        archive("a.npy", "archive/data.pkl"),
+        "E440 holds other things than arrays; write it with numpy.savez",
+    ),
     "1/notes.txt~": (b"x", "E440 is of no format this repository takes"),
     "1/.hidden": (b"x", "E409 is hidden, and a model's hidden files are never read; remove it"),
     ".cache/model.onnx": (b"x", "E409 is hidden, and a model's hidden files are never read"),

@@ -37,6 +37,8 @@ VIEW = JobView(
     created_at=utc_now(),
     started_at=None,
     finished_at=None,
+    pipeline="",
+    step=0,
 )
 
 
