@@ -221,7 +221,7 @@ class SnapshotRow(Table):
 
 class Version(Table):
     """One version of one model for ever: its bytes never change. `source`: a commit, a URL or a
-    job. `lineage`: a `control.views.Lineage` of one that a job has made."""
+    job. `lineage`: a `control.lineage.Lineage` of one that a job has made."""
 
     __tablename__ = "version"
     model: Mapped[str] = mapped_column(primary_key=True)

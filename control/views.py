@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from control.clock import Moment, text_of
 from control.import_states import ImportState
+from control.lineage import Lineage
 from control.push_states import PushState
 from control.repository_settings import RepositorySettings
 from repository.sources.progress import Progress
@@ -301,25 +302,6 @@ class Provenance(msgspec.Struct, frozen=True):
     source: str
     pusher: str
     signer: str
-
-
-class LineageStep(msgspec.Struct, frozen=True):
-    """A job, and the version that it worked on; `digest` "": of a folder."""
-
-    job: str
-    type: str
-    model: str
-    version: int
-    digest: str
-
-
-class Lineage(LineageStep, frozen=True):
-    """The job that made a version, and the version that it worked on. `pipeline`: the one that it
-    was a step of, "" for none. `earlier`: the jobs that made what it worked on, the last first;
-    each has a report of its job's id."""
-
-    pipeline: str = ""
-    earlier: tuple[LineageStep, ...] = ()
 
 
 class VersionView(msgspec.Struct, frozen=True):

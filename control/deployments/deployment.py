@@ -25,7 +25,7 @@ KEPT = timedelta(days=7)
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where models come from. `source`: a commit, a URL or a job; `pusher` a principal; `lineage`:
-    a `control.views.Lineage` as JSON, of what a job has made."""
+    a `control.lineage.Lineage` as JSON, of what a job has made."""
 
     repository_id: str | None
     push_id: str | None

@@ -13,11 +13,11 @@ from control.deployments import repositories
 from control.deployments.aliases import aliases_of
 from control.errors import NotFound
 from control.health import worst
+from control.lineage import Lineage
 from control.paging import SortOrder
 from control.tables import Model, Repository, SnapshotRow, Version
 from control.views import (
     AliasView,
-    Lineage,
     LoadView,
     ModelView,
     Page,

@@ -15,13 +15,14 @@ from control.jobs.policy.states import UNFINISHED, JobState
 from control.jobs.retention import source_text
 from control.jobs.tables import Job
 from control.jobs.views import JobView
+from control.lineage import Lineage, LineageStep
 from control.routes import service as routes
 from control.routes.buckets import BUCKETS
 from control.routes.spec import RouteSpec
 from control.sql.database import Transaction
 from control.tables import Version
+from control.tables import Version
 from control.text import stored, stored_json
-from control.views import Lineage, LineageStep
 
 _STABLE = "stable"
 

@@ -23,7 +23,7 @@ from control.jobs.service import JobTerms
 from control.jobs.tables import Pipeline
 from control.jobs.views import JobView
 from control.pipelines.queries import find, get_pipeline, jobs_of
-from control.pipelines.steps import AliasStep, BadSteps, JobStep, RolloutStep, Step, read_steps
+from control.pipelines.steps import BadSteps, JobStep, ResultAlias, ResultRollout, Step, read_steps
 from control.pipelines.views import PipelineView
 from control.rollouts.plan import RolloutPlan
 from control.rollouts.route_start import roll_out
@@ -151,10 +151,10 @@ def _do(
                 )
             _enqueue(tx, row, step, made)
             return
-        case RolloutStep(plan):
+        case ResultRollout(plan):
             _check_newest(tx, row)
             row.outcome = _rolled_out(tx, model, version, plan)
-        case AliasStep(name):
+        case ResultAlias(name):
             _check_newest(tx, row)
             set_alias(tx, model, name, version)
             row.outcome = f"alias:{model}@{name}"

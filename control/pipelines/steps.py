@@ -69,20 +69,20 @@ class JobStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutStep:
+class ResultRollout:
     """A rollout of what the step before has made, to the route of its model."""
 
     plan: RolloutPlan
 
 
 @dataclass(frozen=True, slots=True)
-class AliasStep:
+class ResultAlias:
     """An alias of the model that the step before has made a version of, moved to that."""
 
     name: str
 
 
-Step = JobStep | RolloutStep | AliasStep
+Step = JobStep | ResultRollout | ResultAlias
 
 
 def declared_steps(raw: bytes, model: str) -> tuple[list[dict[str, Any]], tuple[Step, ...]]:
@@ -131,7 +131,7 @@ def _step(document: Any, model: str) -> Step:
         raise Invalid(f"type is {shown:.80}; give {', '.join(_TYPES)}", "type")
     fields = {name: value for name, value in document.items() if name != "type"}
     if kind == ROLLOUT:
-        return RolloutStep(parse_plan(fields))
+        return ResultRollout(parse_plan(fields))
     if kind == ALIAS:
         return _alias(fields)
     return _job(document, model)
@@ -157,7 +157,7 @@ def _job(document: Mapping[str, Any], model: str) -> JobStep:
     return JobStep(spec, {**fields, "model": model}, limits)
 
 
-def _alias(fields: Mapping[str, Any]) -> AliasStep:
+def _alias(fields: Mapping[str, Any]) -> ResultAlias:
     for field_name in fields:
         if field_name != "name":
             raise Invalid(f"an alias has no field '{field_name:.80}'; there is name", field_name)
@@ -165,7 +165,7 @@ def _alias(fields: Mapping[str, Any]) -> AliasStep:
     if not isinstance(name, str):
         raise Invalid('name is missing: the alias to move, as in {"name": "small"}', "name")
     check_alias_name(name)
-    return AliasStep(name)
+    return ResultAlias(name)
 
 
 def _check_order(step: Step, number: int, steps: int) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from control.pipelines.steps import (
     LARGEST_BYTES,
     MOST_STEPS,
-    AliasStep,
     BadSteps,
     JobStep,
-    RolloutStep,
+    ResultAlias,
+    ResultRollout,
     Step,
     declared_steps,
 )
@@ -38,7 +38,7 @@ def test_steps_are_jobs_on_the_pushed_model_and_then_a_rollout() -> None:
     assert isinstance(second, JobStep)
     assert (second.document["floor"], second.limits) == (0.9, limits)
     assert second.result_model == "digits-int8"
-    assert isinstance(third, RolloutStep)
+    assert isinstance(third, ResultRollout)
     assert third.plan.mode == "manual"
 
 
@@ -46,7 +46,7 @@ def test_a_result_and_an_alias_have_the_names_that_are_declared() -> None:
     first, second = read({**QUANTISE, "result_model": "small"}, {"type": "alias", "name": "best"})
     assert isinstance(first, JobStep)
     assert first.result_model == "small"
-    assert second == AliasStep("best")
+    assert second == ResultAlias("best")
 
 
 @pytest.mark.parametrize(
