@@ -236,7 +236,7 @@ from support.publishing import publishing
 
 async def main(url, store, job_id):
     async with publishing(Database(url), Path(store)) as running:
-        await running.ended(job_id)
+        await running.until(job_id, lambda _: False)
 
 asyncio.run(main(*sys.argv[1:]))
 """
