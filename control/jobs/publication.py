@@ -21,7 +21,6 @@ from control.routes.buckets import BUCKETS
 from control.routes.spec import RouteSpec
 from control.sql.database import Transaction
 from control.tables import Version
-from control.tables import Version
 from control.text import stored, stored_json
 
 _STABLE = "stable"
