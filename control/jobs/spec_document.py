@@ -57,7 +57,7 @@ def read_limits(document: Mapping[str, Any], base: JobLimits) -> JobLimits:
 def _check_names(kind: type[msgspec.Struct], document: Mapping[str, Any], also: str) -> None:
     fields = {one.encode_name: one for one in msgspec.structs.fields(kind)}
     for name in document:
-        if name not in fields and name != also:
+        if name not in fields and not (also and name == also):
             what = f"jobs of the type {document[also]}" if also else "the limits of a job"
             raise Invalid(
                 f"{what} have no field '{name:.80}'; there are {', '.join(fields)}", name[:80]

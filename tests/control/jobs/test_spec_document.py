@@ -51,3 +51,8 @@ def test_limits_change_what_is_usual_within_bounds() -> None:
         read_limits({"threads": 0}, JobLimits())
     with pytest.raises(Invalid, match="the limits of a job have no field 'gpu'"):
         read_limits({"gpu": 1}, JobLimits())
+
+
+def test_a_limit_without_a_name_is_refused() -> None:
+    with pytest.raises(Invalid, match="the limits of a job have no field ''"):
+        read_limits({"": None}, JobLimits())
