@@ -99,6 +99,7 @@ def test_a_job_that_runs_shows_progress_curves_and_log_and_can_be_cancelled(
 
 
 def test_a_failed_job_says_why_and_can_be_tried_again(running: Api, operator: Person) -> None:
+    deploy(running.database)
     job = enqueued(running.database)
     claimed = claim(running.database, WORKER)
     assert claimed is not None
