@@ -17,8 +17,9 @@ from jobs.process.limits import ProcessLimits, secs_text, size_text
 from jobs.process.membership import JobMembers, running
 from jobs.process.message_reader import BadMessage, MessageReader
 from jobs.process.output import OutputTail, printable
-from jobs.process.program import JobProgram, command, environment
+from jobs.process.program import LEADER, JobProgram, command, environment
 from jobs.process.usage import JobUsage, is_group_alive, unlinked_bytes, usage_of
+from repository.files.owner import token_of
 from repository.tree import TreeSize, size_of
 
 LOOK_SECS = 0.1
@@ -106,6 +107,7 @@ class JobProcess:
             members = self._members(process.pid)
             with process.stdout, running(members):
                 try:
+                    self._note_leader(process.pid)
                     self._follow(process, members, messages_out)
                 finally:
                     status = self._reap(process, members)
@@ -136,6 +138,11 @@ class JobProcess:
             pass_fds=(descriptor,),
             start_new_session=True,
         )
+
+    def _note_leader(self, leader: int) -> None:
+        """For who finds the folder when this process was killed."""
+        with suppress(OSError):  # a full disk; the environment of most tells as well
+            self._program.task_file.with_name(LEADER).write_text(token_of(leader))
 
     def _members(self, leader: int) -> JobMembers:
         sandbox = self._program.sandbox

@@ -32,6 +32,9 @@ _INHERITED = (
 )
 """Beginnings of the names of variables that a job's process gets: how the machine's libraries are
 found and told to compute. None is known to hold a secret, as those of tools of operators do."""
+LEADER = "leader"
+"""The file beside the task with the token (`repository.files.owner`) of the job's first process: it
+leads the session of all that the job starts."""
 SERVER_PYTHON = "MODELYARD_SERVER_PYTHON"
 """The interpreter that the server's packages are installed for, for a tool that starts a server."""
 _SETTINGS = {

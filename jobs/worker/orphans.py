@@ -1,7 +1,8 @@
 """What workers have left that were killed: processes of their jobs, and scratch folders.
 
 A job's process ends with its worker; what that process has started may not. All of it has the
-attempt's folder in its environment, and the folder's worker holds a lock while it lives.
+attempt's folder in its environment, or, where it dropped that, is in the session that is named in
+the folder. The folder's worker holds a lock while it lives.
 """
 
 import logging
@@ -10,7 +11,9 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from jobs.process.program import LEADER
 from repository.files.durable import unlocked
+from repository.files.owner import pid_of
 from repository.sandbox.scratch import ScratchFolders
 
 _log = logging.getLogger(__name__)
@@ -33,11 +36,20 @@ def clear(shelf: Path, scratch: ScratchFolders) -> int:
 
 
 def _processes_in(folder: Path) -> list[int]:
+    leaders = {pid_of(_text(path)) for path in folder.glob(f"*/{LEADER}")}
     mark = os.fsencode(f"{folder}/")
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):
-                if mark in Path(f"/proc/{name}/environ").read_bytes():
+                is_marked = mark in Path(f"/proc/{name}/environ").read_bytes()
+                if is_marked or os.getsid(int(name)) in leaders:
                     found.append(int(name))
     return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

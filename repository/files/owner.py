@@ -17,6 +17,21 @@ def token() -> str:
     return _token(os.getpid())
 
 
+def token_of(pid: int) -> str:
+    """The token of another process; one that nothing has where it has gone."""
+    return f"{pid}.{_started(pid)}.{_boot()}"
+
+
+def pid_of(token: str) -> int | None:
+    """The number of the process with this token, alive or ended; None where it is another one's by
+    now. It is nobody else's while a process of its session lives."""
+    match = _TOKEN.fullmatch(token)
+    if match is None or match[3] != _boot():
+        return None
+    pid = int(match[1])
+    return pid if _started(pid) in ("", match[2]) else None
+
+
 def alive(token: str) -> bool:
     """Whether the process that made `token` still runs, as far as this machine can see.
 
@@ -31,7 +46,7 @@ def alive(token: str) -> bool:
 
 @cache
 def _token(pid: int) -> str:
-    return f"{pid}.{_started(pid)}.{_boot()}"
+    return token_of(pid)
 
 
 def _started(pid: int) -> str:

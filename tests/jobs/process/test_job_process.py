@@ -15,7 +15,8 @@ import pytest
 from jobs.process.ending import JobEnd
 from jobs.process.job_process import JobProcess
 from jobs.process.limits import ProcessLimits
-from jobs.process.program import ROOT, JobProgram
+from jobs.process.program import LEADER, ROOT, JobProgram
+from repository.files.owner import alive, pid_of
 from repository.sandbox.enter import kernel
 from repository.sandbox.policy import Sandbox
 from repository.tree import remove
@@ -129,6 +130,9 @@ def test_work_reports_progress_points_notes_lines_and_result(scene: Scene) -> No
     assert [(one.curve, one.step, one.value) for one in news.points] == [("loss", 1, 0.25)]
     assert set(news.lines) == {"a note", "printed"}
     assert news.cpu_secs > 0
+    leader = (scene.folder / LEADER).read_text()
+    assert pid_of(leader) is not None
+    assert not alive(leader)
     assert not process.take_news().lines
 
 
