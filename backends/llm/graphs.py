@@ -64,8 +64,9 @@ class StepGraph:
     """A recorded step, the batch whose tensors it reads, and the logits that it writes.
 
     `numbers`: int64 [3, rows], of which the batch's tokens, positions and slots are views.
-    `staged`, `staged_tables`: where the host writes these and the tables, in pinned memory: the
-    next copy to the device is asked for without waiting. Whoever reads the logits has waited.
+    `staged`, `staged_tables`: where the host writes these and the tables, in pinned memory, so
+    that copies to the device are asked for without waiting. `copied`: recorded behind them; steps
+    whose logits nobody reads wait for nothing, so the next writes only when it has passed.
     """
 
     recorded: torch.cuda.CUDAGraph
@@ -74,13 +75,16 @@ class StepGraph:
     numbers: Tensor
     staged: Tensor
     staged_tables: Tensor
+    copied: torch.cuda.Event
 
     def replay(self, batch: ForwardBatch) -> Tensor:
         """The logits of a batch of as many rows; the next replay overwrites them."""
+        self.copied.synchronize()
         torch.stack((batch.tokens, batch.positions, batch.slots), out=self.staged)
         self.staged_tables[:, : batch.tables.shape[1]] = batch.tables
         self.numbers.copy_(self.staged, non_blocking=True)
         self.batch.tables.copy_(self.staged_tables, non_blocking=True)
+        self.copied.record()
         self.recorded.replay()
         return self.logits
 
@@ -149,5 +153,6 @@ class RecordingDecoder(Decoder):
             return None
         staged = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
         tables = torch.zeros(mine.tables.shape, dtype=mine.tables.dtype, pin_memory=True)
-        self._graphs[size] = StepGraph(recorded, mine, logits, numbers, staged, tables)
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._graphs[size] = StepGraph(recorded, mine, logits, numbers, staged, tables, copied)
         return self._graphs[size]

@@ -13,6 +13,8 @@ from jobs.tools.networks.tensors import NetworkTensor, RowRunner, Rows
 from jobs.tools.work import WorkRefused, refuse
 
 MOST_AT_ONCE, BATCH = 256, 32
+UNEVEN = 100.0
+"""Columns that differ by more than this in size are warned of."""
 OPEN_SIZES = (24, 40, 64, 96, 160, 224)
 """Sizes tried for open dimensions behind the first."""
 
@@ -25,6 +27,26 @@ class CheckedShape(NamedTuple):
     differences: tuple[Difference, ...]
 
 
+class OutputTotal(NamedTuple):
+    """Of one output over all shapes: rows compared, those beyond the tolerance, label flips."""
+
+    output: str
+    rows: int
+    beyond: int
+    flips: int
+
+
+def by_output(checked: Sequence[CheckedShape]) -> list[OutputTotal]:
+    """Totals of each output, in the source's order."""
+    found: dict[str, OutputTotal] = {}
+    for one in (one for shape in checked for one in shape.differences):
+        past = found.get(one.output, OutputTotal(one.output, 0, 0, 0))
+        found[one.output] = OutputTotal(
+            one.output, past.rows + one.rows, past.beyond + one.outliers, past.flips + one.flips
+        )
+    return list(found.values())
+
+
 def compare_with(
     expected: Sequence[Rows],
     result: RowRunner,
@@ -32,10 +54,27 @@ def compare_with(
     tolerance: float,
 ) -> list[CheckedShape]:
     """Run the result on each of the inputs, which come with their origin, and compare it with what
-    the source answered to them."""
-    return [
+    the source answered to them. Refuses where nothing is there to compare."""
+    checked = [
         CheckedShape(origin, shapes_of(rows), tuple(differences(wanted, result(rows), tolerance)))
         for wanted, (origin, rows) in zip(expected, inputs, strict=True)
+    ]
+    if not any(one.rows for shape in checked for one in shape.differences):
+        refuse("the source answers no row of any output, so that nothing can be compared")
+    return checked
+
+
+def uneven_outputs(checked: Sequence[CheckedShape]) -> list[str]:
+    """Warnings of outputs whose columns differ so much in size that one tolerance does not suit
+    them all."""
+    found: dict[str, float] = {}
+    for one in (one for shape in checked for one in shape.differences):
+        found[one.output] = max(found.get(one.output, 1.0), one.uneven)
+    return [
+        f"the columns of output '{name}' differ {uneven:.0f}-fold in size, and the tolerance is a "
+        "share of the largest value: small columns were hardly compared; a smaller tolerance does"
+        for name, uneven in found.items()
+        if uneven > UNEVEN
     ]
 
 

@@ -46,6 +46,7 @@ from jobs.worker.folders import (
 )
 from jobs.worker.keeper import GONE_SECS, LeaseKeeper
 from jobs.worker.labels import carry_labels
+from jobs.worker.programs import check_programs
 from jobs.worker.results import BadResult, keep_result
 from repository.sandbox.policy import Sandbox
 from repository.sandbox.scratch import ScratchFolders
@@ -159,6 +160,7 @@ class Attempt:
             self._keeper.tell(f"reading model '{source.model}' version {source.version}")
             target = folders.sources / role
             read_version(context.store, source, context.complete, target)
+            check_programs(claim.spec, target)
             paths[role] = str(target)
         named, data = str(getattr(claim.spec, "data", "")), ""
         if named:

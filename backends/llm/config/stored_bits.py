@@ -10,6 +10,9 @@ from backends.llm.errors import BadCheckpoint
 
 METHOD = "compressed-tensors"
 FORMATS = ("pack-quantized", "int-quantized")
+IN_PLACE = ("weight", "static")
+"""Orders in which columns were rounded that leave the groups as they lie; the others (group,
+dynamic) come with a group's number for each column."""
 
 
 def check_stored_bits(fields: ConfigFields) -> None:
@@ -26,6 +29,8 @@ def check_stored_bits(fields: ConfigFields) -> None:
         )
     if config.text("format", "") not in FORMATS:
         raise config.refuse("format", f"one of {', '.join(FORMATS)}")
+    if config.values.get("transform_config"):
+        raise config.refuse("transform_config", "absent: no weights are transformed back")
     groups = config.within("config_groups")
     if groups is None or not groups.values:
         raise config.refuse("config_groups", "an object with the groups of linears")
@@ -35,6 +40,8 @@ def check_stored_bits(fields: ConfigFields) -> None:
         if weights is None:
             raise groups.refuse(name, "an object with 'weights'")
         _check_weights(weights)
+        assert group is not None
+        _check_activations(group)
 
 
 def _check_weights(weights: ConfigFields) -> None:
@@ -42,6 +49,9 @@ def _check_weights(weights: ConfigFields) -> None:
         raise weights.refuse("type", "'int'")
     if not weights.flag("symmetric", True):
         raise weights.refuse("symmetric", "true")
+    order = weights.values.get("actorder")
+    if order is not None and order is not False and order not in IN_PLACE:
+        raise weights.refuse("actorder", f"null or one of {', '.join(IN_PLACE)}")
     bits, strategy = weights.count("num_bits"), weights.text("strategy", "channel")
     grouped = bits == 4 and strategy == "group" and weights.values.get("group_size") == GROUP
     if not grouped and not (bits == 8 and strategy == "channel"):
@@ -51,3 +61,12 @@ def _check_weights(weights: ConfigFields) -> None:
             f"'channel' (strategy is '{strategy}', group_size "
             f"{weights.values.get('group_size')})",
         )
+
+
+def _check_activations(group: ConfigFields) -> None:
+    """The engine finds the range of each token as it computes."""
+    inputs = group.within("input_activations")
+    if inputs is not None and inputs.values.get("dynamic") is not True:
+        raise inputs.refuse("dynamic", "true")
+    if group.within("output_activations") is not None:
+        raise group.refuse("output_activations", "null")

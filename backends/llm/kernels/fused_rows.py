@@ -23,12 +23,14 @@ def add_norm(
     dtype: torch.dtype,
 ) -> Tensor:
     """See `backends.llm.ops.seam.Ops.add_norm`: float32 `stream` and `weight`, the norm in
-    `dtype`. Rows are at most WIDEST numbers wide."""
+    `dtype`. Rows are at most WIDEST numbers wide; they may lie apart, their numbers side by
+    side."""
     count, width = stream.shape
+    added = stream if delta is None else delta
     result = torch.empty(count, width, dtype=dtype, device=stream.device)
     block = triton.next_power_of_2(width)
     _add_norm[(count,)](
-        stream, stream if delta is None else delta, weight, result, scale, eps,
+        stream, stream.stride(0), added, added.stride(0), weight, result, scale, eps,
         WIDTH=width, BLOCK=block, ADDS=delta is not None,
         num_warps=max(1, min(16, block // 256)),
     )  # fmt: skip
@@ -48,20 +50,22 @@ def gate(rows: Tensor, activation: str) -> Tensor:
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    stream, delta, weight, result, scale, eps,
+    stream, stream_stride, delta, delta_stride, weight, result, scale, eps,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ADDS: tl.constexpr,
 ):  # fmt: skip
     """Program (row)."""
-    at = tl.program_id(0).to(tl.int64) * WIDTH
+    at = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
-    row = tl.load(stream + at + column, mask=inside, other=0.0)
+    place = stream + at * stream_stride + column
+    row = tl.load(place, mask=inside, other=0.0)
     if ADDS:
-        row += tl.load(delta + at + column, mask=inside, other=0.0).to(tl.float32) * scale
-        tl.store(stream + at + column, row, mask=inside)
+        more = tl.load(delta + at * delta_stride + column, mask=inside, other=0.0)
+        row += more.to(tl.float32) * scale
+        tl.store(place, row, mask=inside)
     factor = 1.0 / tl.sqrt(tl.sum(row * row, 0) / WIDTH + eps)
     normed = row * factor * tl.load(weight + column, mask=inside, other=0.0)
-    tl.store(result + at + column, normed.to(result.dtype.element_ty), mask=inside)
+    tl.store(result + at * WIDTH + column, normed.to(result.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

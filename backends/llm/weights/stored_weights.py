@@ -7,9 +7,11 @@ bits, each raised to be positive; "int-quantized" keeps them as int8 under the w
 from collections.abc import Iterator, Mapping
 
 from backends.llm.config.precision import GROUP
+from backends.llm.errors import BadCheckpoint
 
-PACKED, SCALE = "_packed", "_scale"
-"""What follows the weight's name in the names of its whole numbers and of its scales."""
+PACKED, SCALE, COLUMN_GROUPS = "_packed", "_scale", "_g_idx"
+"""What follows the weight's name in the names of its whole numbers, of its scales, and of the group
+of each column where groups do not lie side by side."""
 WORD_BITS = 32
 FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -20,7 +22,16 @@ Stored = tuple[str, tuple[int, ...], tuple[str, ...]]
 def as_stored(
     name: str, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Stored]:
-    """The tensors that stand for one of the decoder's in a checkpoint with these `shapes`."""
+    """The tensors that stand for one of the decoder's in a checkpoint with these `shapes`.
+
+    Raises BadCheckpoint for groups that do not lie side by side.
+    """
+    if name + COLUMN_GROUPS in shapes:
+        raise BadCheckpoint(
+            f"the checkpoint has '{name}{COLUMN_GROUPS}': its columns are grouped in another order "
+            "than they lie in, which is not read; quantise it again with the actorder 'weight' or "
+            "none, or give the original bfloat16 checkpoint"
+        )
     if name + SCALE not in shapes or len(shape) != 2:
         yield name, shape, FLOATS
         return

@@ -25,7 +25,7 @@ class ConvertSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="c
         and the other where that fails.
     tolerance: largest difference from the source that is accepted, as a share of the output's
         largest value; None: 1e-4, with fp16 weights 0.01.
-    outliers: share of the compared rows that may differ by more.
+    outliers: share of the compared rows of each output that may differ by more.
     missing: compare rows with missing values (NaN) where the source takes them; without, clients
         must never send any.
     rows: numbers of rows that source and result are compared on, none of them that of the example.

@@ -1,4 +1,8 @@
-"""Programs of torch.export (model.pt2) to ONNX."""
+"""Programs of torch.export (model.pt2) to ONNX.
+
+torch runs code that a program brings; the worker hands over none that does unless the spec says
+`trusted`.
+"""
 
 from pathlib import Path
 from typing import Any

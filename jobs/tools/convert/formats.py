@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tritonclient.grpc import model_config_pb2 as pb
 
 from control.jobs.specs.convert import ConvertSpec
-from jobs.tools.networks.files import version_name
+from jobs.tools.networks.files import named_file, version_name
 from jobs.tools.work import refuse
 
 PICKLES = (".pkl", ".pickle", ".joblib")
@@ -79,9 +79,10 @@ def _module_to_onnx(path: Path, files: list[Path], spec: ConvertSpec) -> str:
 def _model_file(source: Path, files: list[Path], config: pb.ModelConfig, spec: ConvertSpec) -> Path:
     """The file that the config names, or that of a known ending."""
     if named := str(config.default_model_filename):
-        if not (source / named).is_file():
+        path = named_file(source, named, version_name(spec))
+        if not path.is_file():
             refuse(f"{version_name(spec)} has no '{named}', which its config names")
-        return source / named
+        return path
     if (source / "config.json").is_file() and any(one.suffix == ".safetensors" for one in files):
         return source / "config.json"
     known = [one for one in files if one.suffix in (*_TO_ONNX, ".onnx") and one.stem == "model"]

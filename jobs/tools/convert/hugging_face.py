@@ -1,6 +1,7 @@
 """Folders of Hugging Face encoders (config.json, *.safetensors) to ONNX."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _ORDERS = {
 }  # fmt: skip
 _RESULTS = ("logits", "last_hidden_state", "pooler_output", "image_embeds", "text_embeds")
 """Outputs that are kept, of those that a model has."""
+_SHOWN = 5
 
 
 class NamedOutputs(torch.nn.Module):
@@ -44,7 +46,10 @@ def open_source(path: Path, config: pb.ModelConfig, spec: ConvertSpec) -> Source
     what = f"the checkpoint of {version_name(spec)}"
     fields = _checked_fields(path, what)
     model = _loaded(path.parent, fields, what)
-    inputs = _inputs(model)
+    try:
+        inputs = _inputs(model)
+    except (AttributeError, TypeError, ValueError) as error:
+        refuse(f"{what}: config.json does not tell the inputs' sizes: {first_line(error)}")
     # The outermost module is set to evaluation: the exporter puts modes back recursively.
     wrapped = NamedOutputs(model, [one.name for one in inputs]).eval()
     network = TorchNetwork(wrapped, inputs, (), variadic=True)
@@ -64,7 +69,7 @@ def _checked_fields(path: Path, what: str) -> dict[str, Any]:
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())
         architecture = str((fields.get("architectures") or [""])[0])
-    except (ValueError, AttributeError, TypeError, OSError) as error:
+    except (ValueError, AttributeError, TypeError, LookupError, OSError) as error:
         refuse(f"{what} has a config.json that cannot be read: {error}")
     if "auto_map" in fields:
         refuse(f"{what} needs code of its own (auto_map), which is not run")
@@ -81,14 +86,28 @@ def _loaded(folder: Path, fields: dict[str, Any], what: str) -> Any:
     kind = getattr(transformers, fields["architectures"][0])
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
-        model = kind.from_pretrained(
+        model, loaded = kind.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, trust_remote_code=False,
-            attn_implementation="eager", dtype=torch.float32,
+            attn_implementation="eager", dtype=torch.float32, output_loading_info=True,
+            ignore_mismatched_sizes=True,
         )  # fmt: skip
     except Exception as error:  # noqa: BLE001 - transformers raises many classes
         refuse(f"{what} cannot be loaded: {first_line(error)}")
+    _check_complete(loaded, what)
     model.config.use_cache = False
     return model.eval()
+
+
+def _check_complete(loaded: Mapping[str, Any], what: str) -> None:
+    """transformers fills tensors that the files lack with random numbers."""
+    for field, wrong in (("missing_keys", "lacks"), ("mismatched_keys", "has other shapes of")):
+        if keys := loaded.get(field):
+            names = sorted(str(key if isinstance(key, str) else key[0]) for key in keys)
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            refuse(
+                f"{what} {wrong} the tensors {', '.join(names[:_SHOWN])}{more}, which its "
+                "config.json asks for; save the whole model with save_pretrained"
+            )
 
 
 def _inputs(model: Any) -> list[NetworkTensor]:
@@ -105,8 +124,11 @@ def _inputs(model: Any) -> list[NetworkTensor]:
 def _output_names(network: TorchNetwork) -> list[str]:
     example = example_of(network)
     given = dict(zip((one.name for one in network.inputs), example, strict=True))
-    with torch.no_grad():
-        found = network.module.model(**given, return_dict=True)
+    try:
+        with torch.no_grad():
+            found = dict(network.module.model(**given, return_dict=True))
+    except Exception as error:  # noqa: BLE001 - a model raises what it likes
+        refuse(f"the model does not run on {', '.join(given)}: {first_line(error)}")
     names = [name for name in _RESULTS if found.get(name) is not None]
     if not names:
         refuse(f"the model answers {', '.join(found)}; one of {', '.join(_RESULTS)} is needed")

@@ -7,7 +7,13 @@ from control.jobs.messages import Task
 from control.jobs.report import Figure, Report
 from control.jobs.specs.convert import ConvertSpec
 from jobs.tools.convert.source_network import SourceNetwork
-from jobs.tools.equality import CheckedShape, equality_table, largest_relative
+from jobs.tools.equality import (
+    CheckedShape,
+    by_output,
+    equality_table,
+    largest_relative,
+    uneven_outputs,
+)
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.measure.machine import cpu_name
 from jobs.tools.networks.files import version_name
@@ -51,30 +57,23 @@ def convert_report(
 
 
 def _reason(found: ConvertedNetwork, spec: ConvertSpec) -> str:
-    rows, beyond, _ = _totals(found)
+    worst = max(by_output(found.checked), key=lambda one: one.beyond / max(one.rows, 1))
     return (
-        f"{beyond} of {rows} rows compared with {found.source.what} differ by more than "
-        f"{found.tolerance:.3g} of the output's largest value; at most "
-        f"{int(spec.outliers * rows)} may. The largest difference is "
-        f"{largest_relative(found.checked):.3g}"
-    )
-
-
-def _totals(found: ConvertedNetwork) -> tuple[int, int, int]:
-    """Rows compared, rows beyond the tolerance, label flips."""
-    every = [one for shape in found.checked for one in shape.differences]
-    return (
-        sum(one.rows for one in every),
-        sum(one.outliers for one in every),
-        sum(one.flips for one in every),
+        f"{worst.beyond} of {worst.rows} rows of output '{worst.output}' compared with "
+        f"{found.source.what} differ by more than {found.tolerance:.3g} of the output's largest "
+        f"value; at most {int(spec.outliers * worst.rows)} may, and no other output is further "
+        f"off. The largest difference is {largest_relative(found.checked):.3g}"
     )
 
 
 def _warnings(found: ConvertedNetwork) -> list[str]:
-    warnings = list(found.warnings)
-    rows, _, flips = _totals(found)
-    if flips:
-        warnings.append(f"the label of {flips} of {rows} compared rows differs from the source's")
+    warnings = [*found.warnings, *uneven_outputs(found.checked)]
+    warnings += [
+        f"the label of {one.flips} of {one.rows} compared rows of output '{one.output}' differs "
+        "from the source's"
+        for one in by_output(found.checked)
+        if one.flips
+    ]
     if all(not one.origin.startswith("data") for one in found.checked):
         warnings.append("compared on rows that were made up; a data file of real rows says more")
     for one in found.latencies:
@@ -93,6 +92,8 @@ def _figures(found: ConvertedNetwork) -> list[Figure]:
     return [
         Figure("size", "bytes", before, found.size, "lower"),
         Figure("largest relative difference", "", None, largest_relative(found.checked), "lower"),
-        Figure("label flips", "rows", None, _totals(found)[2], "lower"),
+        Figure(
+            "label flips", "rows", None, sum(one.flips for one in by_output(found.checked)), "lower"
+        ),
         *latency_figures(found.latencies),
     ]

@@ -13,7 +13,7 @@ from control.jobs.specs.convert import ConvertSpec
 from jobs.tools.convert.formats import Conversion, conversion_of
 from jobs.tools.convert.report import ConvertedNetwork, convert_report
 from jobs.tools.convert.source_network import SourceNetwork
-from jobs.tools.equality import CheckedShape, compare_with, in_batches, inputs_to_compare
+from jobs.tools.equality import CheckedShape, by_output, compare_with, in_batches, inputs_to_compare
 from jobs.tools.inputs.data_file import read_rows
 from jobs.tools.measure.latency import LatencyPair, measure_in_turns
 from jobs.tools.networks.tensors import RowRunner, Rows
@@ -85,10 +85,8 @@ def _inputs(work: Work, source: SourceNetwork, spec: ConvertSpec) -> list[tuple[
 
 
 def _within(checked: list[CheckedShape], outliers: float) -> bool:
-    """Whether few enough of all rows differ by more than the tolerance."""
-    rows = sum(one.rows for shape in checked for one in shape.differences)
-    beyond = sum(one.outliers for shape in checked for one in shape.differences)
-    return beyond <= outliers * rows
+    """Whether of each output few enough rows differ by more than the tolerance."""
+    return all(one.beyond <= outliers * one.rows for one in by_output(checked))
 
 
 def _latencies(

@@ -48,6 +48,11 @@ def write_signature(
 
 
 def _tensor(tensor: Any, batched: bool) -> NetworkTensor:
+    if tensor.data_type not in _DTYPES:
+        refuse(
+            f"config.pbtxt gives '{tensor.name}' the type "
+            f"{pb.DataType.Name(tensor.data_type)}; it must be a type of numbers or TYPE_STRING"
+        )
     dims = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
     shape = tuple(size if size > 0 else None for size in dims)
     return NetworkTensor(

@@ -68,9 +68,13 @@ def torch_runner(network: TorchNetwork) -> RowRunner:
                 found = flat_outputs(network.module(*given))
         except Exception as error:  # noqa: BLE001 - a module raises what it likes
             refuse(f"the source does not run on rows like these: {first_line(error)}")
-        if len(found) < len(network.outputs):
-            refuse(f"the source answers {len(found)} tensors; its config lists {network.outputs}")
         names = network.outputs if not isinstance(found, Mapping) else list(found)
+        if len(found) < len(network.outputs) or set(network.outputs) - set(names):
+            there = f" ({', '.join(map(str, names))})" if isinstance(found, Mapping) else ""
+            refuse(
+                f"the source answers {len(found)} tensors{there}; its config lists "
+                f"{', '.join(network.outputs)}"
+            )
         values = found.values() if isinstance(found, Mapping) else found
         pairs = zip(names, values, strict=False)
         return {name: value.numpy() for name, value in pairs if name in network.outputs}

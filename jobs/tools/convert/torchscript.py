@@ -1,5 +1,5 @@
-"""TorchScript (model.pt) to ONNX. Its code is torch's own, which does not reach the system, but is
-compiled and run; the process is confined all the same."""
+"""TorchScript (model.pt) to ONNX. Its code is compiled and run, and some of torch's operators read
+and write files: only the sandbox of the process confines it."""
 
 from pathlib import Path
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from control.jobs.report import Figure, Report
 from control.jobs.specs.distil import DistilSpec
-from jobs.tools.distil.soft_loss import as_logits, soft_loss
+from jobs.tools.distil.soft_loss import are_probabilities, as_logits, soft_loss
 from jobs.tools.training.judgement import Judge
 from jobs.tools.training.loop import Loss, Schedule, Trainer
 from jobs.tools.training.recipe import Answer, Batch, Recipe
@@ -33,17 +33,41 @@ def run(work: Work) -> Report:
     before = judge.source(network)
     student = recipe.student()
     untrained = _accuracy(recipe, student)
+    probable = _gives_probabilities(recipe, teacher)
     work.point("held-out accuracy", 0, untrained)
     trainer = Trainer(work, recipe, _loss(spec, recipe, teacher))
     trainer.train(student, Schedule(spec.epochs, spec.learning_rate, work.task.seed, 0, MEASURED))
     work.progress(MEASURED[1], "exporting and measuring the student")
-    after = judge.result(student)
-    same = _same(recipe, teacher, student)
+    result = WithSoftmax(student) if probable else student
+    after = judge.result(result)
+    same = _same(recipe, teacher, result.eval())
     more = [
         Figure("student's held-out accuracy before it learnt", "%", None, 100 * untrained),
         Figure("held-out rows answered as the teacher does", "%", None, same, "higher"),
     ]
     return judge.report(f"Distil {spec.model}", before, after, more)
+
+
+class WithSoftmax(nn.Module):
+    """A student whose first output becomes probabilities, as its teacher's is."""
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.student = student
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """As the student's, with the softmax over the last axis of the first output."""
+        found = self.student(*inputs)
+        if isinstance(found, Tensor):
+            return found.softmax(-1)
+        return (found[0].softmax(-1), *found[1:])
+
+
+def _gives_probabilities(recipe: Recipe, teacher: Answer) -> bool:
+    """Whether the teacher ends in a softmax: the student learns logits, and clients get what they
+    got."""
+    with torch.no_grad():
+        return are_probabilities(_first(recipe.forward(teacher, recipe.example())))
 
 
 def _teacher(work: Work, version: SourceVersion, network: nn.Module | None) -> Answer:
@@ -89,6 +113,11 @@ def _asked(recipe: Recipe, teacher: Answer, inputs: tuple[Tensor, ...], outputs:
         refuse(
             f"{recipe.path.name}: the student gives {list(found.shape)} where the teacher gives "
             f"{list(wanted.shape)}; both must give the same logits"
+        )
+    if wanted.dim() < 2 or wanted.shape[-1] < 2:
+        refuse(
+            f"{recipe.path.name}: teacher and student give {list(wanted.shape)}; a student learns "
+            "logits [rows, classes] of two classes or more: of one, no answer differs from another"
         )
     return wanted
 

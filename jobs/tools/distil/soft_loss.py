@@ -22,8 +22,11 @@ def soft_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
 
 
 def as_logits(outputs: Tensor) -> Tensor:
-    """The outputs, or their logarithms where they are probabilities that sum to one."""
+    """The outputs, or their logarithms where they are probabilities."""
+    return outputs.clamp_min(LEAST).log() if are_probabilities(outputs) else outputs
+
+
+def are_probabilities(outputs: Tensor) -> bool:
+    """Whether no number is negative and each row sums to one."""
     probable = outputs.shape[-1] > 1 and bool((outputs >= 0).all())
-    if probable and bool(((outputs.sum(-1) - 1).abs() < EXACT).all()):
-        return outputs.clamp_min(LEAST).log()
-    return outputs
+    return probable and bool(((outputs.sum(-1) - 1).abs() < EXACT).all())

@@ -23,8 +23,7 @@ def version_name(spec: JobSource) -> str:
 
 def source_file(source: Path, config: pb.ModelConfig, spec: JobSource) -> Path:
     """The ONNX file of the version. Refuses a version that has none."""
-    name = config.default_model_filename or FILE
-    path = source / name
+    path = named_file(source, config.default_model_filename or FILE, version_name(spec))
     if not path.is_file() or path.suffix != ".onnx":
         there = ", ".join(
             sorted(one.name for one in source.iterdir() if one.name != "config.pbtxt")
@@ -32,6 +31,17 @@ def source_file(source: Path, config: pb.ModelConfig, spec: JobSource) -> Path:
         refuse(
             f"{version_name(spec)} has no ONNX file (it has {there or 'no file'}); "
             "convert it to ONNX first, by a job of type convert"
+        )
+    return path
+
+
+def named_file(source: Path, name: str, whose: str) -> Path:
+    """The file that a config names, below the version's folder. Refuses one that is elsewhere."""
+    path = source / name
+    if not path.resolve().is_relative_to(source.resolve()):
+        refuse(
+            f"the config of {whose} names the file '{name:.200}', which is not in the version's "
+            "folder; default_model_filename must be a path below it"
         )
     return path
 

@@ -8,7 +8,7 @@ import onnx
 from control.jobs.messages import Task
 from control.jobs.report import Figure, Report, ReportTable
 from control.jobs.specs.optimise import OptimiseSpec
-from jobs.tools.equality import CheckedShape, equality_table, largest_relative
+from jobs.tools.equality import CheckedShape, equality_table, largest_relative, uneven_outputs
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.measure.machine import cpu_name
 from jobs.tools.networks.drawing import drawing
@@ -64,7 +64,7 @@ def _reason(found: OptimisedNetwork) -> str:
 
 
 def _warnings(found: OptimisedNetwork) -> list[str]:
-    warnings = []
+    warnings = uneven_outputs(found.checked)
     fewer = len(found.network.graph.node) - len(found.result.network.graph.node)
     if fewer <= 0 and not found.result.halved:
         warnings.append("no pass found anything to simplify; the source is as good")

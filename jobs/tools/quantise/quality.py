@@ -36,6 +36,6 @@ def remaining_quality(
         before = accuracy(source, labels)
         # Floats: an accuracy that may fall by a point and falls by one row in a hundred is enough.
         lowest = before - (1 - floor) - 1e-9
-        return RemainingQuality("accuracy", before, accuracy(result, labels), lowest)
+        return RemainingQuality("accuracy", before, accuracy(result, labels, source), lowest)
     name = "agreement of the class" if kind == "classes" else "R2 of the values"
     return RemainingQuality(name, None, agreement(source, result, kind), floor)

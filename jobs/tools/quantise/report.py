@@ -81,7 +81,9 @@ def _warnings(found: Measurements) -> list[str]:
             f"only {calibrated} rows calibrated; ranges are steadier with 100 to 500 rows"
         )
     if found.quality.before is None:
-        warnings.append("the data has no labels, so accuracy itself was not measured")
+        warnings.append(
+            "accuracy itself was not measured: the data has no labels, or the output no classes"
+        )
     if found.quantiser.reduce_range:
         warnings.append(
             "weights are in 7 bits (reduce_range), for CPUs without VNNI; where all servers have "

@@ -13,7 +13,7 @@ from control.jobs.specs.quantise import QuantiseSpec
 from jobs.tools.inputs.data_file import DataRows, read_rows
 from jobs.tools.inputs.noise import looks_random
 from jobs.tools.inputs.split import LEAST_ROWS, DataSplit, split_rows
-from jobs.tools.measure.comparison import Kind, kind_of
+from jobs.tools.measure.comparison import Array, Kind, kind_of, tells_classes
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.measure.machine import cpu_flags, saturates
 from jobs.tools.networks.files import FILE, load_network, source_file, version_name
@@ -89,8 +89,7 @@ def _read(work: Work, spec: QuantiseSpec, path: Path) -> QuantiseSource:
     output = _judged_output(session, spec)
     split = split_rows(rows, spec.samples, spec.evaluate, work.task.seed)
     first = run_rows(session, _some(split.calibration, fixed_rows(session) or 1).inputs)[output]
-    kind = spec.compare if spec.compare != "auto" else kind_of(first, rows.labels)
-    return QuantiseSource(path, network, session, split, output, kind)
+    return QuantiseSource(path, network, session, split, output, _kind(spec, output, first, rows))
 
 
 def _quantiser(
@@ -162,6 +161,19 @@ def _judged_output(session: InferenceSession, spec: QuantiseSpec) -> str:
     if spec.output and spec.output not in names:
         refuse(f"there is no output '{spec.output}'; the network has {', '.join(names)}")
     return spec.output or names[0]
+
+
+def _kind(spec: QuantiseSpec, output: str, found: Array, rows: DataRows) -> Kind:
+    if spec.compare == "auto":
+        return kind_of(found, rows.labels)
+    labels = rows.labels if spec.compare == "classes" else None
+    if labels is not None and not tells_classes(found, labels):
+        refuse(
+            f"output '{output}' is one column of floats, which tells the classes 0 and 1 apart, "
+            f"but the labels go up to {int(labels.max())}; set compare to 'values', or name "
+            "another output"
+        )
+    return spec.compare
 
 
 def _some(rows: DataRows, count: int) -> DataRows:

@@ -29,7 +29,8 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """A network as a file: its size in bytes, gzipped too, its parameters and multiply-adds a row.
+    """A network as a file: its size in bytes, gzipped too, its parameters and multiply-adds a row,
+    which are NaN where only the file is there.
 
     `accuracy` from 0 to 1, of the file's answers for the held-out rows.
     """
@@ -114,13 +115,11 @@ class Judge:
     def _measured(self, path: Path, network: nn.Module | None) -> Networks:
         answer = OnnxAnswer(path, self._version.name, self._work.task.threads)
         accuracy = self._recipe.accuracy(answer)
-        if network is None:
-            return Networks(path, accuracy, *_counted(path))
-        example = rows_of(self._recipe.example(), 1)
-        weights = list(network.parameters())
-        nonzero = sum(int(torch.count_nonzero(one)) for one in weights)
-        total = sum(one.numel() for one in weights)
-        return Networks(path, accuracy, total, nonzero, operations(network, example))
+        total, nonzero = _counted(path)
+        known = float("nan")
+        if network is not None:
+            known = operations(network, rows_of(self._recipe.example(), 1))
+        return Networks(path, accuracy, total, nonzero, known)
 
     def _latency(self, before: Path, after: Path) -> LatencyPair:
         inputs = rows_of(self._recipe.example(), self._spec.batch)
@@ -152,15 +151,15 @@ def operations(network: nn.Module, example: tuple[Tensor, ...]) -> float:
     return float(counted)
 
 
-def _counted(path: Path) -> tuple[int, int, float]:
-    """Parameters of an ONNX file, those that are not zero, and NaN for its multiply-adds."""
+def _counted(path: Path) -> tuple[int, int]:
+    """Parameters of an ONNX file, and those that are not zero. Files are counted before and after,
+    as exporters fold some parameters of a module into others."""
     import onnx
     from onnx import numpy_helper
 
     arrays = [numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer]
     floats = [one for one in arrays if one.dtype.kind == "f"]
-    nonzero = sum(int((one != 0).sum()) for one in floats)
-    return sum(one.size for one in floats), nonzero, float("nan")
+    return sum(one.size for one in floats), sum(int((one != 0).sum()) for one in floats)
 
 
 def _figures(before: Networks, after: Networks, latency: LatencyPair) -> list[Figure]:

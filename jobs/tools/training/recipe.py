@@ -117,12 +117,13 @@ class Recipe:
                 f"{self._name}: batches('held_out') gave inputs without targets, so that accuracy "
                 "cannot be computed; give (inputs, targets), or write evaluate(answer, data)"
             )
-        logits = isinstance(outputs, Tensor) and outputs.dim() == 2
+        # Of one column, the largest is always the first.
+        logits = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
         if not logits or targets.shape != outputs.shape[:1]:
             refuse(
-                f"{self._name}: accuracy needs outputs [rows, classes] and targets [rows], but the "
-                f"network gave {_described(outputs)} for targets {_described(targets)}; write "
-                "evaluate(answer, data) for anything else"
+                f"{self._name}: accuracy needs outputs [rows, classes] of two classes or more and "
+                f"targets [rows], but the network gave {_described(outputs)} for targets "
+                f"{_described(targets)}; write evaluate(answer, data) for anything else"
             )
 
     def _batch(self, item: Any, split: str) -> Batch:

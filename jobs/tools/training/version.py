@@ -1,5 +1,6 @@
 """The version that a recipe belongs to: the names and open axes of its tensors, and its answers."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from control.jobs.messages import Task
 from control.jobs.specs.training import TrainingSource
-from jobs.tools.networks.files import FILE, first_line
+from jobs.tools.networks.files import FILE, first_line, named_file
 from jobs.tools.networks.sessions import open_session
 from jobs.tools.result.config import read_config, result_config
 from jobs.tools.work import refuse
@@ -29,7 +30,8 @@ class SourceVersion:
         self.outputs = [one.name for one in self.config.output]
         if not self.inputs or not self.outputs:
             refuse(f"{self.name}: its config.pbtxt names no inputs or no outputs")
-        path = Path(task.source) / (self.config.default_model_filename or FILE)
+        named = self.config.default_model_filename or FILE
+        path = named_file(Path(task.source), named, self.name)
         self.onnx = path if path.suffix == ".onnx" and path.is_file() else None
 
     def open_axes(self) -> dict[str, dict[int, str]]:
@@ -98,12 +100,17 @@ def rows_of(inputs: tuple[Tensor, ...], count: int) -> tuple[Tensor, ...]:
 
 
 def largest_gap(expected: Outputs, found: Outputs) -> float:
-    """The largest difference over the largest value expected; infinite for other shapes."""
+    """The largest difference over the largest value expected; infinite for other shapes, and
+    where either is not finite. Tensors without numbers are equal."""
     if [one.shape for one in expected] != [one.shape for one in found]:
         return float("inf")
-    scale = max(float(one.abs().max()) for one in expected) or 1.0
-    gaps = [
-        float((one.double() - other.double()).abs().max())
+    pairs = [
+        (one.double(), other.double())
         for one, other in zip(expected, found, strict=True)
+        if one.numel()
     ]
-    return max(gaps) / scale
+    gaps = [float((one - other).abs().max()) for one, other in pairs]
+    if not all(math.isfinite(gap) for gap in gaps):
+        return float("inf")
+    scale = max((float(one.abs().max()) for one, _ in pairs), default=0.0) or 1.0
+    return max(gaps, default=0.0) / scale

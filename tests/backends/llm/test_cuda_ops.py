@@ -57,6 +57,16 @@ def assert_near(found: Tensor, wanted: Tensor, share: float) -> None:
     assert error < share, f"relative error {error:.2e}"
 
 
+def test_rows_that_lie_apart_are_added_and_normed() -> None:
+    ours, theirs, weight = on_device(FP32), exact(), noise(96, seed=1)
+    wide, more = noise(3, 128, seed=2), noise(3, 160, seed=3)
+    stream, delta = wide[:, :96].clone(), more[:, :96].clone()
+    apart = wide.to(ours.device)[:, :96]
+    normed = ours.add_norm(apart, more.to(ours.device)[:, :96], 0.5, weight.to(ours.device), 1e-5)
+    torch.testing.assert_close(normed.cpu(), theirs.add_norm(stream, delta, 0.5, weight, 1e-5))
+    torch.testing.assert_close(apart.cpu(), stream)
+
+
 HEADS = {
     "plain": {},
     "one key head": {"heads": 5, "kv_heads": 1},
@@ -287,7 +297,7 @@ constants = {"WIDTH": 448, "HALF": 16, "ROWS": 16, "OUTPUTS": 32, "BYTES": 64, "
              "NUMBER": tl.bfloat16}
 compile(packed_linear._multiply, types, constants, 80)
 types = {"stream": "*fp32", "delta": "*bf16", "weight": "*fp32", "result": "*bf16",
-         "scale": "fp32", "eps": "fp32"}
+         "stream_stride": "i32", "delta_stride": "i32", "scale": "fp32", "eps": "fp32"}
 compile(fused_rows._add_norm, types, {"WIDTH": 896, "BLOCK": 1024, "ADDS": True}, 90)
 types = {"rows": "*bf16", "row_stride": "i32", "result": "*bf16"}
 for silu in (True, False):

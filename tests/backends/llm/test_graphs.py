@@ -111,6 +111,24 @@ def test_every_size_is_recorded_once_and_rows_without_logits_are_left_out(tmp_pa
     assert sorted(decoder._graphs) == [1, 2, 4]  # type: ignore[attr-defined]
 
 
+@pytest.mark.gpu
+@needs_gpu
+def test_steps_that_nobody_reads_leave_the_numbers_of_those_before_alone(tmp_path: Path) -> None:
+    """The device is kept busy, so that copies wait while the host asks for the next steps."""
+    make_checkpoint("llama", tmp_path)
+    recording, plain = _on_gpu(tmp_path, RecordingDecoder), _on_gpu(tmp_path, Decoder)
+    for each in (recording, plain):
+        _begin(each)
+        each.forward(_step(0))
+    torch.cuda._sleep(200_000_000)
+    for position in range(1, 8):
+        recording.forward(_step(position))
+    for position in range(1, 8):
+        plain.forward(_step(position))
+    found, wanted = recording.forward(_step(8)).clone(), plain.forward(_step(8))
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0.0)
+
+
 def _on_gpu(folder: Path, make: type[Decoder]) -> Decoder:
     config = read_config(folder)
     ops = CudaOps(config, torch.float32, BLOCK_TOKENS, DEVICE, triton_kernels())

@@ -18,6 +18,7 @@ from backends.llm.ops.seam import Precision
 from backends.llm.span import Span
 from backends.llm.weights.expected_tensors import expected_tensors
 from backends.llm.weights.headers import hold_against, read_headers
+from backends.llm.weights.stored_weights import as_stored
 from support.llm import load_decoder, logits, make_checkpoint, prompt
 from support.stored_weights import store
 
@@ -104,7 +105,20 @@ def test_the_checker_holds_stored_tensors_against_the_config(
         hold_against(headers, expected_tensors(read_config(packed), headers))
 
 
+def four_bits(activations: Any = None, **weights: Any) -> dict[str, Any]:
+    plain = {"num_bits": 4, "strategy": "group", "group_size": 32}
+    return {"config_groups": {"a": {"weights": plain | weights, "input_activations": activations}}}
+
+
 REFUSED = {
+    "columns in another order": (
+        four_bits(actorder="group"), "'actorder' is 'group'; it must be null or one of weight",
+    ),
+    "columns in order of activations": (four_bits(actorder=True), "'actorder' is True"),
+    "ranges of activations that are stored": (
+        four_bits({"num_bits": 8, "dynamic": False}), "'dynamic' is False; it must be true",
+    ),
+    "rotated weights": ({"transform_config": {"u": {}}}, "'transform_config' is {'u': {}}"),
     "another method": ({"quant_method": "gptq"}, "only 'compressed-tensors' is read"),
     "another format": ({"format": "marlin-24"}, "'format' is 'marlin-24'; it must be one of"),
     "groups of 128": (
@@ -131,6 +145,27 @@ def test_what_the_engine_does_not_compute_with_is_refused(
     with pytest.raises(BadCheckpoint) as refused:
         read_config(packed)
     assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [four_bits(actorder="static"), four_bits({"dynamic": True}), {"transform_config": {}}],
+    ids=["order", "activations", "transform"],
+)
+def test_fields_that_change_no_stored_number_are_read(
+    changes: dict[str, Any], original: Path, tmp_path: Path
+) -> None:
+    packed, _ = restored(original, tmp_path, 4)
+    config = json.loads((packed / "config.json").read_text())
+    config["quantization_config"] |= changes
+    (packed / "config.json").write_text(json.dumps(config))
+    read_config(packed)
+
+
+def test_columns_with_a_group_number_each_are_refused() -> None:
+    shapes = {"w_packed": (8, 8), "w_scale": (8, 2), "w_g_idx": (64,)}
+    with pytest.raises(BadCheckpoint, match="the checkpoint has 'w_g_idx'"):
+        list(as_stored("w", (8, 64), shapes))
 
 
 def test_our_kernel_takes_stored_weights_as_they_are() -> None:

@@ -1,5 +1,7 @@
 """Differences between the outputs of two networks."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,47 @@ def test_matrix_of_floats_is_classes_and_a_column_is_values() -> None:
     assert kind_of(np.ones((3, 4)), None) == "classes"
     assert kind_of(np.ones((3, 1)), None) == "values"
     assert kind_of(np.ones((3, 1)), np.ones(3, int)) == "classes"
+    assert kind_of(np.ones((3, 1)), np.arange(3)) == "values"
+    assert kind_of(np.ones((3, 1), int), np.arange(3)) == "classes"
+
+
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ([[0.2], [0.9], [0.4], [1.0]], [[0.2], [0.4], [0.6], [1.01]]),
+        ([-2.0, 3.0, -1.0, 0.5], [-2.0, -0.1, 0.1, 0.4]),
+        ([0, 1, 0, 1], [0, 0, 1, 1]),
+        ([[False], [True], [False], [True]], [[False], [False], [True], [True]]),
+    ],
+    ids=["probabilities", "margins", "integers", "booleans"],
+)
+def test_one_column_has_the_classes_of_its_numbers(source: list[Any], result: list[Any]) -> None:
+    before, after, labels = np.array(source), np.array(result), np.array([0, 1, 0, 1])
+    assert accuracy(before, labels) == 1.0
+    assert accuracy(after, labels, before) == 0.5
+    assert agreement(before, after, "classes") == 0.5
+
+
+def test_a_row_with_nan_has_no_right_class() -> None:
+    output = np.array([[np.nan, 0.0], [np.nan, np.nan], [1.0, 0.0]])
+    assert accuracy(output, np.zeros(3, int)) == 1 / 3
+    assert accuracy(np.array([np.nan, 0.9]), np.array([0, 1])) == 0.5
+
+
+def test_whole_numbers_that_differ_are_infinitely_far() -> None:
+    before, after = np.array([10_000, 9_999]), np.array([10_000, 9_998])
+    found = difference("Y", before, after, 0.5)
+    assert (found.relative, found.outliers) == (np.inf, 1)
+    large = np.array([1 << 60])
+    assert difference("Y", large, large + 1, 0.5).outliers == 1
+    assert difference("Y", before, before.astype(np.int32), 0.0).relative == 0.0
+
+
+def test_columns_of_other_sizes_are_noticed_where_there_are_rows_enough() -> None:
+    rows = np.ones((8, 2)) * [640.0, 0.5]
+    assert difference("Y", rows, rows, 0.0).uneven == 1280.0
+    assert difference("Y", rows[:7], rows[:7], 0.0).uneven == 1.0
+
+
+def test_an_output_without_rows_is_one_value() -> None:
+    assert difference("Y", np.array(2.0), np.array(1.0), 0.1).outliers == 1

@@ -110,6 +110,16 @@ def test_outputs_that_are_no_classes_need_an_evaluate(tmp_path: Path) -> None:
     assert "evaluate" in reason
 
 
+def test_a_single_column_is_no_class(tmp_path: Path) -> None:
+    text = (
+        "import torch\ndef batches(split, data, seed):\n"
+        "    yield torch.zeros(2, 1), torch.zeros(2)\n"
+    )
+    reason = reason_of(tmp_path, text, "accuracy")
+    assert "of two classes or more" in reason
+    assert "write evaluate(answer, data)" in reason
+
+
 def test_an_accuracy_that_is_no_share_is_refused(tmp_path: Path) -> None:
     text = "def evaluate(answer, data):\n    return 98.5\n"
     assert reason_of(tmp_path, text, "accuracy") == (

@@ -1,0 +1,28 @@
+"""Programs of torch.export (model.pt2) among a job's files: torch runs code that one brings."""
+
+from pathlib import Path
+
+from backends.pytorch.archive import brings_code
+from control.jobs.spec import JobSpec
+from control.jobs.specs.convert import ConvertSpec
+from jobs.worker.folders import CannotRead
+
+SUFFIX = ".pt2"
+
+
+def check_programs(spec: JobSpec, source: Path) -> None:
+    """Conversions load programs, so each must be as torch.export itself writes it unless the spec
+    says `trusted`. Loads none of them.
+
+    Raises CannotRead naming the file, OSError.
+    """
+    if not isinstance(spec, ConvertSpec) or spec.trusted:
+        return
+    for path in sorted(source.rglob(f"*{SUFFIX}")):
+        if path.is_file() and brings_code(path):
+            raise CannotRead(
+                f"model '{spec.model}' version {spec.version}: {path.relative_to(source)} is no "
+                "program as torch.export.save writes it, and loading another one may run code in "
+                "it; export it again, or an administrator who trusts its publisher can start "
+                "this job with `trusted: true`"
+            )
