@@ -23,6 +23,7 @@ from jobs.tools.networks.tensors import NetworkTensor, Rows
 from jobs.tools.work import refuse
 
 INPUT = "input"
+OPSETS = {"": 17, "ai.onnx.ml": 3}
 
 
 def open_source(path: Path, config: pb.ModelConfig, spec: ConvertSpec) -> SourceNetwork:
@@ -71,26 +72,47 @@ def _unpickled(path: Path, what: str) -> Any:
 
 
 def _converted(model: Any, given: NetworkTensor, what: str) -> onnx.ModelProto:
-    options = {id(model): {"zipmap": False}} if hasattr(model, "classes_") else None
-    try:
-        network: onnx.ModelProto = convert_sklearn(
-            model, initial_types=[(given.name, FloatTensorType([None, given.shape[1]]))],
-            options=options, target_opset=17,
-        )  # fmt: skip
-    except Exception as error:  # noqa: BLE001 - converters raise what a model provokes
-        refuse(
-            f"skl2onnx cannot convert {what}, a {type(model).__name__}: {first_line(error)}; "
-            "serve it from a model.py instead, or train one that it can convert"
-        )
-    return network
+    plain: dict[int, dict[str, bool]] = {id(model): {"zipmap": False}}
+    reasons = []
+    # Some classifiers give no dictionaries, and do not know the option.
+    for options in (plain, None) if hasattr(model, "classes_") else (None,):
+        try:
+            network: onnx.ModelProto = convert_sklearn(
+                model, initial_types=[(given.name, FloatTensorType([None, given.shape[1]]))],
+                options=options, target_opset=OPSETS,
+            )  # fmt: skip
+        except Exception as error:  # noqa: BLE001 - converters raise what a model provokes
+            reasons.append(first_line(error))
+        else:
+            return network
+    return refuse(
+        f"skl2onnx cannot convert {what}, a {type(model).__name__}: {reasons[-1]}; "
+        "serve it from a model.py instead, or train one that it can convert"
+    )
 
 
 def _answers(model: Any, rows: Any, outputs: Sequence[NetworkTensor]) -> Rows:
-    """Labels and, of classifiers, probabilities, under the names of the converted outputs."""
+    """Labels and, of those that have them, probabilities or scores, under the names of the
+    converted outputs."""
     found = [np.asarray(model.predict(rows))]
     if len(outputs) > 1:
-        found.append(np.asarray(model.predict_proba(rows)))
+        found.append(_scores(model, rows, outputs[1]))
     return {one.name: _shaped(values, one) for one, values in zip(outputs, found, strict=False)}
+
+
+def _scores(model: Any, rows: Any, tensor: NetworkTensor) -> Any:
+    """Probabilities, or the decision function of what has none: of two classes, that of either
+    where the network gives both. Refuses an estimator with neither."""
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(rows))
+    if not hasattr(model, "decision_function"):
+        refuse(
+            f"a {type(model).__name__} has neither predict_proba nor decision_function to compare "
+            f"the output '{tensor.name}' with; serve it from a model.py instead"
+        )
+    found = np.asarray(model.decision_function(rows))
+    both = found.ndim == 1 and len(tensor.shape) == 2 and tensor.shape[1] == 2
+    return np.stack([-found, found], axis=1) if both else found
 
 
 def _shaped(values: Any, tensor: NetworkTensor) -> Any:

@@ -51,12 +51,17 @@ def fixed_rows(session: onnxruntime.InferenceSession) -> int:
 def run_rows(session: onnxruntime.InferenceSession, rows: Rows, batch: int = 8) -> dict[str, Array]:
     """Outputs for all rows, computed `batch` rows at a time, or as many as the network has fixed.
 
-    Rows that do not fill a fixed batch are left out. Refuses a network whose outputs do not have
-    a row for each row of its inputs.
+    Rows that do not fill a fixed batch are left out. Refuses fewer than that, and a
+    network whose outputs do not have a row for each row of its inputs.
     """
     fixed = fixed_rows(session)
     batch = fixed or batch
     count = len(next(iter(rows.values())))
+    if count < max(fixed, 1):
+        refuse(
+            f"the network takes {fixed or 1} rows in each call, and there are {count}; give more, "
+            "or export it with an open number of rows"
+        )
     parts: list[dict[str, Array]] = []
     for start in range(0, count - (fixed - 1 if fixed else 0), batch):
         part = {name: array[start : start + batch] for name, array in rows.items()}

@@ -158,12 +158,19 @@ def _variables() -> dict[str, str]:
 def _family(pid: int) -> list[int]:
     """A process and all below it."""
     found = [pid]
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return found
-    for child in children:
-        found += _family(int(child))
+    for child in _children(pid):
+        found += _family(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Those of all its threads: the kernel lists each under the thread that made it."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, thread.read_text().split())
+        except OSError:
+            continue  # the thread has ended
     return found
 
 

@@ -9,6 +9,11 @@ Method = Literal["static", "dynamic"]
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 PRODUCTS = frozenset({"MatMul", "Gemm", "Attention", "LSTM", "GRU"})
 
+WHOLE_NUMBERS = frozenset({
+    "MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "QGemm", "QAttention",
+    "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat",
+})  # fmt: skip
+
 
 def layers_of(network: onnx.ModelProto) -> list[str]:
     """Names of the nodes that multiply by weights, in the file's order."""
@@ -18,6 +23,42 @@ def layers_of(network: onnx.ModelProto) -> list[str]:
         for node in network.graph.node
         if node.op_type in CONVOLUTIONS | PRODUCTS and weights.intersection(node.input)
     ]
+
+
+def name_nodes(network: onnx.ModelProto) -> bool:
+    """Name nodes without a name, and those whose name another has before them; whether any was."""
+    taken = {node.name for node in network.graph.node}
+    seen: set[str] = {""}
+    named = False
+    for at, node in enumerate(network.graph.node):
+        if node.name in seen:
+            node.name = _free_name(f"{node.name or node.op_type}_{at}", taken)
+            taken.add(node.name)
+            named = True
+        seen.add(node.name)
+    return named
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
+def int8_layers(network: onnx.ModelProto) -> int:
+    """Layers of a quantised network that compute in int8: operators of whole numbers, and those of
+    floats whose operands are all dequantised."""
+    restored = {
+        name
+        for node in network.graph.node
+        if node.op_type == "DequantizeLinear"
+        for name in node.output
+    }
+    return sum(
+        node.op_type in WHOLE_NUMBERS
+        or (node.op_type in CONVOLUTIONS | PRODUCTS and restored.issuperset(node.input[:2]))
+        for node in network.graph.node
+    )
 
 
 def suitable_method(network: onnx.ModelProto) -> Method:

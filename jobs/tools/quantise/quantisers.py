@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import onnx
 from onnxruntime.quantization import (
     QuantFormat,
     QuantType,
@@ -18,6 +19,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from control.jobs.specs.quantise import QuantiseSpec
 from jobs.tools.networks.files import first_line
 from jobs.tools.quantise.calibration import METHODS
+from jobs.tools.quantise.layers import name_nodes
 from jobs.tools.work import refuse
 
 SLOW_WHEN_DYNAMIC = frozenset({"Conv"})
@@ -78,7 +80,8 @@ class Quantiser(NamedTuple):
 
 
 def prepare_network(source: Path, prepared: Path) -> Path:
-    """Infer shapes and fold constants, as the quantiser wants it; the path of the result.
+    """Infer shapes and fold constants, as the quantiser wants it, and give each node a name of its
+    own, by which it is left out; the path of the result.
 
     Symbolic inference does not know every operator; without it less is quantised, and nothing is
     wrong. Refuses a network that cannot be read this way either.
@@ -90,6 +93,9 @@ def prepare_network(source: Path, prepared: Path) -> Path:
             quant_pre_process(str(source.resolve()), str(prepared))
     except Exception:  # noqa: BLE001 - as above
         _prepare_without_symbols(source, prepared)
+    network = onnx.load(prepared)
+    if name_nodes(network):
+        onnx.save(network, prepared)
     return prepared
 
 

@@ -25,12 +25,13 @@ SLOWER = 0.97
 
 
 class Measurements(NamedTuple):
-    """What a quantisation found out."""
+    """What a quantisation found out; `quantised`: layers of the result that are in int8."""
 
     source: Path
     network: onnx.ModelProto
     quantiser: Quantiser
     layers: list[str]
+    quantised: int
     result: QuantisedNetwork
     split: DataSplit
     quality: RemainingQuality
@@ -108,7 +109,7 @@ def _tables(found: Measurements) -> list[ReportTable]:
         ("method", "dynamic" if quantiser.ranges is None else "static"),
         ("7-bit weights (reduce_range)", quantiser.reduce_range),
         ("layers", len(found.layers)),
-        ("layers left as they are", len(found.result.excluded) + len(quantiser.spec.exclude)),
+        ("layers in int8", found.quantised),
         ("rows that calibrated", split.calibration.length if quantiser.ranges else 0),
         ("rows held out", split.held_out.length),
     ]

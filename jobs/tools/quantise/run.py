@@ -26,7 +26,7 @@ from jobs.tools.networks.sessions import (
     run_rows,
 )
 from jobs.tools.quantise.calibration import write_ranges
-from jobs.tools.quantise.layers import layers_of, suitable_method, without_layers
+from jobs.tools.quantise.layers import int8_layers, layers_of, suitable_method, without_layers
 from jobs.tools.quantise.quality import RemainingQuality, remaining_quality
 from jobs.tools.quantise.quantisers import Quantiser, prepare_network
 from jobs.tools.quantise.report import Measurements, quantise_report
@@ -55,6 +55,7 @@ def run(work: Work) -> Report:
     source = _read(work, spec, source_file(Path(work.task.source), config, spec))
     quantiser, layers = _quantiser(work, spec, source)
     found = _search(work, source, quantiser, layers)
+    quantised = _quantised_layers(spec, quantiser, layers, found.path)
     work.progress(0.75, "judging the result on held-out rows")
     quality, largest = _judge(source, found.path, spec)
     latencies = _latencies(work, source, found.path, spec)
@@ -63,8 +64,8 @@ def run(work: Work) -> Report:
         shutil.copyfile(found.path, folder / FILE)
         write_config(Path(work.task.output), result_config(config, spec.model, "onnxruntime"))
     measured = Measurements(
-        source.path, source.network, quantiser, layers, found, source.split, quality, largest,
-        latencies,
+        source.path, source.network, quantiser, layers, quantised, found, source.split, quality,
+        largest, latencies,
     )  # fmt: skip
     return quantise_report(work.task, spec, measured, time.monotonic() - start)
 
@@ -87,8 +88,9 @@ def _read(work: Work, spec: QuantiseSpec, path: Path) -> QuantiseSource:
                 "noise say nothing about real inputs; give rows that clients send"
             )
     output = _judged_output(session, spec)
-    split = split_rows(rows, spec.samples, spec.evaluate, work.task.seed)
-    first = run_rows(session, _some(split.calibration, fixed_rows(session) or 1).inputs)[output]
+    fixed = fixed_rows(session) or 1
+    split = split_rows(rows, spec.samples, spec.evaluate, work.task.seed, fixed)
+    first = run_rows(session, split.calibration.first(fixed).inputs)[output]
     return QuantiseSource(path, network, session, split, output, _kind(spec, output, first, rows))
 
 
@@ -128,8 +130,25 @@ def _search(
     expected = run_rows(source.session, selection.inputs)[source.output]
     chosen_by = SelectionRows(selection, source.output, expected, source.kind)
     return search_network(
-        quantiser, layers, chosen_by, lambda share, text: work.progress(0.36 + 0.38 * share, text)
-    )
+        quantiser, layers, chosen_by,
+        lambda share, text: work.progress(0.36 + 0.38 * share, text), fixed_rows(source.session),
+    )  # fmt: skip
+
+
+def _quantised_layers(
+    spec: QuantiseSpec, quantiser: Quantiser, layers: list[str], result: Path
+) -> int:
+    """Layers of the result that are in int8. Refuses a result that has none."""
+    count = int8_layers(onnx.load(result))
+    if not count:
+        method = "dynamic" if quantiser.ranges is None else "static"
+        more = "; convolutions need the method 'static'" if method == "dynamic" else ""
+        refuse(
+            f"{version_name(spec)}: the method '{method}' turns none of its {len(layers)} layers "
+            f"into int8 ({', '.join(layers[:20])}){more}, or fewer layers in 'exclude' or "
+            "'most_excluded'"
+        )
+    return count
 
 
 def _judge(
@@ -174,7 +193,3 @@ def _kind(spec: QuantiseSpec, output: str, found: Array, rows: DataRows) -> Kind
             "another output"
         )
     return spec.compare
-
-
-def _some(rows: DataRows, count: int) -> DataRows:
-    return DataRows({name: array[:count] for name, array in rows.inputs.items()}, None)

@@ -34,17 +34,24 @@ class QuantisedNetwork(NamedTuple):
 
 
 def search_network(
-    quantiser: Quantiser, layers: list[str], selection: SelectionRows, progress: Progress
+    quantiser: Quantiser,
+    layers: list[str],
+    selection: SelectionRows,
+    progress: Progress,
+    batch: int = 1,
 ) -> QuantisedNetwork:
     """Quantise everything; while the floor is missed, leave out one more of the layers that are
-    most sensitive, up to the spec's bound. The last try is returned where none keeps the floor."""
+    most sensitive, up to the spec's bound. The last try is returned where none keeps the floor.
+
+    batch: rows of each call where the network fixes them.
+    """
     spec = quantiser.spec
     path = quantiser.write(quantiser.prepared.with_suffix(".int8.onnx"))
     quality = _quality(path, selection, spec)
     if quality.enough or not spec.most_excluded:
         return QuantisedNetwork(path, (), (), quality)
     candidates = [layer for layer in layers if layer not in spec.exclude]
-    few = _first_rows(selection)
+    few = _first_rows(selection, max(MOST_ROWS, batch))
     sensitivities = measure_layers(
         quantiser, candidates, few.rows, few.expected, few.output,
         lambda share, text: progress(0.8 * share, text),
@@ -67,8 +74,6 @@ def _quality(path: Path, selection: SelectionRows, spec: QuantiseSpec) -> Remain
     return remaining_quality(selection.expected, found, labels, selection.kind, spec.floor)
 
 
-def _first_rows(selection: SelectionRows) -> SelectionRows:
-    rows = selection.rows
-    labels = None if rows.labels is None else rows.labels[:MOST_ROWS]
-    few = DataRows({name: array[:MOST_ROWS] for name, array in rows.inputs.items()}, labels)
-    return selection._replace(rows=few, expected=selection.expected[:MOST_ROWS])
+def _first_rows(selection: SelectionRows, count: int) -> SelectionRows:
+    few = selection.rows.first(count)
+    return selection._replace(rows=few, expected=selection.expected[:count])

@@ -12,12 +12,27 @@ from control.jobs.messages import Task
 _CHUNK = 1 << 20
 
 
+MOST_LISTED = 300
+"""Files whose digests are listed; a report must fit into one message."""
+
+
 def digests(task: Task) -> dict[str, str]:
-    """sha256 of each file of the source and of the data, by "source/NAME" and "data/NAME"."""
-    found = {f"source/{name}": _sha256(path) for name, path in _files(Path(task.source))}
-    if task.data:
-        found |= {f"data/{name}": _sha256(path) for name, path in _files(Path(task.data))}
-    return found
+    """sha256 of each file of the source and of the data, by "source/NAME" and "data/NAME".
+
+    Of more than MOST_LISTED files, one digest: that of lines "DIGEST  NAME" in the order of names,
+    as sha256sum writes them.
+    """
+    found = _digests("source", Path(task.source))
+    return found | _digests("data", Path(task.data)) if task.data else found
+
+
+def _digests(whose: str, place: Path) -> dict[str, str]:
+    found = {name: _sha256(path) for name, path in _files(place)}
+    if len(found) <= MOST_LISTED:
+        return {f"{whose}/{name}": one for name, one in found.items()}
+    lines = "".join(f"{one}  {name}\n" for name, one in sorted(found.items()))
+    whole = hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
+    return {f"{whose} ({len(found):,} files)": whole}
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:

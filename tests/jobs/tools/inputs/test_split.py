@@ -28,3 +28,11 @@ def test_labels_stay_with_their_rows() -> None:
 def test_rows_that_calibrate_select_where_few_are_left() -> None:
     split = split_rows(rows(60), samples=30, evaluate=500, seed=1)
     assert list(split.selection.inputs["X"]) == list(split.calibration.inputs["X"])
+
+
+def test_parts_are_whole_calls_of_a_network_that_fixes_their_rows() -> None:
+    split = split_rows(rows(130), samples=50, evaluate=500, seed=1, batch=20)
+    lengths = [one.length for one in split]
+    assert lengths == [40, 40, 60]
+    split = split_rows(rows(130), samples=8, evaluate=8, seed=1, batch=64)
+    assert [one.length for one in split] == [64, 64, 64]
