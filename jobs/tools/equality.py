@@ -102,6 +102,9 @@ def inputs_to_compare(
 
     run: the source, which tells what sizes it takes. Refuses where it takes none.
     """
+    for one in tensors:
+        if not one.shape:
+            refuse(f"the input '{one.name}' is a single number; every input must have rows")
     fixed = max((one.shape[0] or 0 for one in tensors if one.shape), default=0)
     counts = [fixed] if fixed else sorted(set(rows))
     if data is not None:

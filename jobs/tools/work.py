@@ -1,6 +1,7 @@
 """What a tool reports while it works."""
 
 import os
+import time
 from typing import NoReturn
 
 import msgspec
@@ -20,6 +21,7 @@ class Work:
         self.task = task
         self._descriptor = descriptor
         self._fraction = 0.0
+        self._began = time.monotonic()
 
     def progress(self, fraction: float, text: str) -> None:
         """Say how far the work is; a smaller fraction than before counts as that one."""
@@ -35,8 +37,10 @@ class Work:
         self._send(Note(text))
 
     def finish(self, report: Report) -> None:
-        """End the work; the output folder holds the result unless the verdict is "refused"."""
-        self._send(Finished(report))
+        """End the work; the output folder holds the result unless the verdict is "refused". The
+        report gets the seconds since the work began."""
+        seconds = time.monotonic() - self._began
+        self._send(Finished(msgspec.structs.replace(report, seconds=seconds)))
 
     def refuse(self, reason: str) -> None:
         """End the work without a result."""

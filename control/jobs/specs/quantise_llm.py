@@ -10,8 +10,7 @@ from control.jobs.specs.source import JobSource
 class QuantiseLlmSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="quantise_llm"):
     """Store a language model's weights in 8 or 4 bits, chosen so that its answers change little.
 
-    data: the file with texts, or a folder of such; "" where `method` is "rtn" and no perplexity is
-        measured.
+    data: the file with texts, or a folder of such; "rtn" measures perplexity with them.
     method: "rtn" rounds each weight to the nearest; "gptq" makes later weights of a layer carry
         the errors of earlier ones, "awq" scales the inputs that matter before rounding; both read
         `calibration`.

@@ -16,7 +16,7 @@ from jobs.tools.equality import (
 )
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.measure.machine import cpu_name
-from jobs.tools.networks.files import version_name
+from jobs.tools.networks.files import network_files, version_name
 from jobs.tools.networks.tables import latency_figures, latency_plot
 from jobs.tools.result.provenance import digests, spec_fields, versions
 
@@ -86,9 +86,7 @@ def _warnings(found: ConvertedNetwork) -> list[str]:
 
 
 def _figures(found: ConvertedNetwork) -> list[Figure]:
-    place = found.path.parent if found.path.name == "config.json" else found.path
-    files = [place] if place.is_file() else [one for one in place.rglob("*") if one.is_file()]
-    before = sum(one.stat().st_size for one in files)
+    before = sum(one.stat().st_size for one in _source_files(found.path))
     return [
         Figure("size", "bytes", before, found.size, "lower"),
         Figure("largest relative difference", "", None, largest_relative(found.checked), "lower"),
@@ -97,3 +95,9 @@ def _figures(found: ConvertedNetwork) -> list[Figure]:
         ),
         *latency_figures(found.latencies),
     ]
+
+
+def _source_files(path: Path) -> list[Path]:
+    if path.name == "config.json":
+        return [one for one in path.parent.rglob("*") if one.is_file()]
+    return network_files(path) if path.suffix == ".onnx" else [path]

@@ -1,6 +1,8 @@
 """A data file: an .npz with an array for each input of the network and, perhaps, labels."""
 
+import lzma
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +15,11 @@ from jobs.tools.work import refuse
 MOST_BYTES = 2 << 30
 DEFAULT_LABELS = "labels"
 """The only name of labels that the data may lack."""
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
+    *(ValueError, TypeError, KeyError, RuntimeError),
+)
+"""What damaged and encrypted archives end with."""
 WANTED = "an .npz file with an array for each input, by its name, and one row for each example"
 
 
@@ -45,7 +52,7 @@ def read_rows(
     Refuses a missing or damaged file, wrong names, shapes and types, no rows, and NaN and
     infinities unless `nan`.
     """
-    arrays = _arrays(_file(place))
+    arrays = read_arrays(_file(place))
     found = arrays.pop(labels, None) if labels not in {one.name for one in tensors} else None
     _check_names(arrays, tensors)
     inputs = {one.name: _fitted(arrays[one.name], one, nan) for one in tensors}
@@ -69,7 +76,9 @@ def _file(place: str) -> Path:
     return found[0]
 
 
-def _arrays(path: Path) -> dict[str, Array]:
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file by name. Refuses what is none, is damaged, encrypted or larger
+    than MOST_BYTES unpacked."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(one.file_size for one in archive.infolist())
@@ -77,7 +86,7 @@ def _arrays(path: Path) -> dict[str, Array]:
             refuse(f"the data has {size:,} bytes unpacked; at most {MOST_BYTES:,} are read")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError) as error:
+    except _UNREADABLE as error:
         refuse(f"the data file '{path.name}' cannot be read ({error}); give {WANTED}")
 
 
@@ -91,7 +100,10 @@ def _check_names(arrays: dict[str, Array], tensors: Sequence[NetworkTensor]) -> 
 
 
 def _fitted(array: Array, tensor: NetworkTensor, nan: bool) -> Array:
-    shape = (len(array), *tensor.shape[1:]) if array.ndim else ()
+    if not tensor.shape or not array.ndim:
+        whose = "input" if not tensor.shape else "data's array"
+        refuse(f"the {whose} '{tensor.name}' is a single number; rows are needed in front")
+    shape: tuple[int | None, ...] = (len(array), *tensor.shape[1:])
     if array.ndim == len(tensor.shape) - 1 and tensor.shape[1:] == (1,):
         array, shape = array[:, None], (len(array), 1)
     if len(shape) != array.ndim or any(

@@ -1,6 +1,7 @@
 """ONNX files: read with a reason where they are damaged, written with a check."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -48,13 +49,15 @@ def named_file(source: Path, name: str, whose: str) -> Path:
 
 def load_network(path: Path, whose: str) -> onnx.ModelProto:
     """Read an ONNX file with its external weights, and check it. Refuses what is damaged."""
-    size = file_size(path)
-    if size > MOST_BYTES:
-        refuse(
-            f"{path.name} of {whose} has {size:,} bytes with its weights; "
-            f"at most {MOST_BYTES:,} can be rewritten"
-        )
     try:
+        size = path.stat().st_size
+        if size <= MOST_BYTES:
+            size = file_size(path)
+        if size > MOST_BYTES:
+            refuse(
+                f"{path.name} of {whose} has {size:,} bytes with its weights; "
+                f"at most {MOST_BYTES:,} can be rewritten"
+            )
         network = onnx.load(path)
         onnx.checker.check_model(path)
     except (DecodeError, onnx.checker.ValidationError, ValueError, OSError, UnicodeError) as error:
@@ -63,8 +66,33 @@ def load_network(path: Path, whose: str) -> onnx.ModelProto:
 
 
 def file_size(path: Path) -> int:
-    """Bytes of a network's file and of the weights beside it."""
-    return sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    """Bytes of a network's file and of the files with its weights."""
+    return sum(one.stat().st_size for one in network_files(path))
+
+
+def network_files(path: Path) -> list[Path]:
+    """A network's file, and those beside it that its tensors name."""
+    network = onnx.load(path, load_external_data=False)
+    names = sorted({name for graph in _graphs(network.graph) for name in _locations(graph)})
+    return [path, *(one for name in names if (one := path.parent / name).is_file())]
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph and those in its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    yield from _graphs(inner)
+
+
+def _locations(graph: onnx.GraphProto) -> Iterator[str]:
+    constants = [attribute.t for node in graph.node for attribute in node.attribute]
+    for tensor in (*graph.initializer, *constants):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                yield entry.value
 
 
 def save_network(network: onnx.ModelProto, path: Path) -> None:

@@ -34,8 +34,11 @@ def open_session(path: Path | bytes, whose: str, threads: int = 1) -> onnxruntim
 
 
 def inputs_of(session: onnxruntime.InferenceSession) -> list[NetworkTensor]:
-    """The inputs that a caller must give."""
-    return [_spec(one) for one in session.get_inputs()]
+    """The inputs that a caller must give. Refuses a network that has none."""
+    found = [_spec(one) for one in session.get_inputs()]
+    if not found:
+        refuse("the network has no inputs, so that it always answers the same")
+    return found
 
 
 def outputs_of(session: onnxruntime.InferenceSession) -> list[NetworkTensor]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import model_config_pb2 as pb
 
+from jobs.tools.inputs.data_file import read_arrays
 from jobs.tools.work import refuse
 
 _DTYPES: dict[int, tuple[str, Any]] = {
@@ -24,7 +25,7 @@ DISTINCT = 16
 
 def make_requests(config: pb.ModelConfig, rows: int, data: str, seed: int) -> list[bytes]:
     """Complete HTTP requests. Refuses inputs that neither the file nor the config determine."""
-    given = _arrays(data)
+    given = read_arrays(Path(data)) if data else None
     draw = np.random.default_rng(seed)
     return [
         _request(config, [_array(one, config, rows, given, at, draw) for one in config.input])
@@ -63,7 +64,13 @@ def _array(
         refuse(f"input '{tensor.name}' has a type that a profile does not send, such as text")
     dtype = _DTYPES[tensor.data_type][1]
     if given is not None:
-        return _row_of(tensor.name, rows, given, at).astype(dtype)
+        found = _row_of(tensor.name, rows, given, at)
+        if not np.can_cast(found.dtype, dtype, "same_kind"):
+            refuse(
+                f"the data's array '{tensor.name}' is {found.dtype}; the input takes "
+                f"{np.dtype(dtype).name}"
+            )
+        return found.astype(dtype)
     if any(size < 0 for size in tensor.dims):
         refuse(
             f"input '{tensor.name}' has dims {list(tensor.dims)}: name a data file, because a "
@@ -79,15 +86,11 @@ def _row_of(name: str, rows: int, given: dict[str, NDArray[Any]], at: int) -> ND
     if name not in given:
         refuse(f"the data file has no array '{name}'; it has {', '.join(given)}")
     array = given[name]
-    first = at * rows % max(1, len(array) - rows + 1)
+    there = len(array) if array.ndim else 0
+    if there < rows:
+        refuse(
+            f"the data's array '{name}' has {there} rows, and a request has {rows}; give more "
+            "rows, or a smaller 'rows'"
+        )
+    first = at * rows % (there - rows + 1)
     return array[first : first + rows]
-
-
-def _arrays(data: str) -> dict[str, NDArray[Any]] | None:
-    if not data:
-        return None
-    try:
-        with np.load(Path(data), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError) as error:
-        refuse(f"the data file cannot be read as .npz: {error}")

@@ -31,10 +31,23 @@ class Search:
         while len(self.scores) < self._most:
             trial = self._study.ask()
             settings = self._nearest(trial)
+            proposed = settings._asdict() == trial.params and settings not in self.scores
             if settings in self.scores:
                 settings = self._untried(settings)
             yield settings
-            self._study.tell(trial, max(self.scores[settings], WORST))
+            self._learn(trial, settings, proposed=proposed)
+
+    def _learn(self, trial: optuna.Trial, settings: TrialSettings, *, proposed: bool) -> None:
+        """Tell optuna the score of the settings that were tried, also where it proposed others."""
+        score = max(self.scores[settings], WORST)
+        if proposed:
+            self._study.tell(trial, score)
+            return
+        self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        tried = optuna.trial.create_trial(
+            params=settings._asdict(), distributions=trial.distributions, value=score
+        )
+        self._study.add_trial(tried)
 
     def tell(self, settings: TrialSettings, score: float) -> None:
         """How good it is; larger is better."""

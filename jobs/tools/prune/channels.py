@@ -21,6 +21,7 @@ class ChannelCutter:
         self._given = example[0] if len(example) == 1 else example
         self._shapes = self._output_shapes()
         self._parameters = _size(network)
+        self._left = spec.stages
         kept = _named(network, spec.keep)
         try:
             self._pruner = self._make(spec, kept)
@@ -28,8 +29,10 @@ class ChannelCutter:
             self._refuse(error)
 
     def cut(self) -> None:
-        """Remove one stage's channels. Refuses a network that does not run afterwards."""
-        before = _size(self._network)
+        """Remove one stage's channels, which may be none where they are removed several at a time.
+
+        Refuses a network that does not run afterwards, and one that lost nothing in all stages.
+        """
         try:
             self._pruner.step()
             shapes = self._output_shapes()
@@ -40,7 +43,8 @@ class ChannelCutter:
                 f"without these channels the network's outputs would be {shapes} instead of "
                 f"{self._shapes}; name the layers that give them in 'keep'"
             )
-        if _size(self._network) == before:
+        self._left -= 1
+        if not self._left and _size(self._network) == self._parameters:
             refuse(
                 "no channel can be removed: every layer is kept, gives the outputs, or is too "
                 "narrow for 'amount' and 'round_to'"

@@ -1,5 +1,7 @@
 """Unstructured pruning: weights set to zero, and kept zero while the rest is trained."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -7,6 +9,8 @@ from control.jobs.specs.prune import PruneSpec
 from jobs.tools.work import refuse
 
 _CUTTABLE = (nn.Linear, nn.modules.conv._ConvNd)
+_TRANSPOSED = nn.modules.conv._ConvTransposeNd
+"""Whose weights are [inputs, outputs, kernel]."""
 
 
 class MaskCutter:
@@ -14,7 +18,9 @@ class MaskCutter:
 
     def __init__(self, network: nn.Module, spec: PruneSpec) -> None:
         self._spec = spec
-        self._weights = _weights(network, spec.keep)
+        layers = _layers(network, spec.keep)
+        self._weights: list[Tensor] = [one.weight for one in layers]
+        self._inputs = [int(isinstance(one, _TRANSPOSED)) ^ 1 for one in layers]
         self._masks: list[Tensor] = []
         self._stage = 0
 
@@ -22,7 +28,10 @@ class MaskCutter:
         """Choose the weights of the next stage: the smallest, or the two smallest of every four."""
         self._stage += 1
         if self._spec.method == "2:4":
-            self._masks = [two_of_four(one) for one in self._weights]
+            self._masks = [
+                two_of_four(weight, inputs)
+                for weight, inputs in zip(self._weights, self._inputs, strict=True)
+            ]
         else:
             self._masks = smallest(
                 self._weights, self._spec.amount * self._stage / self._spec.stages
@@ -46,22 +55,24 @@ def smallest(weights: list[Tensor], share: float) -> list[Tensor]:
     return [(one.detach().abs() > limit).to(one.dtype) for one in weights]
 
 
-def two_of_four(weight: Tensor) -> Tensor:
-    """A mask, 0 for the two smallest of each four weights along the inputs of one output.
+def two_of_four(weight: Tensor, inputs: int = 1) -> Tensor:
+    """A mask, 0 for the two smallest of each four weights along the inputs of one output; `inputs`
+    is their axis, 0 of transposed convolutions.
 
     Inputs lie side by side as sparse kernels want them: [outputs, kernel, input channels]. Where
     their number is no multiple of 4, nothing is masked.
     """
-    if weight.shape[1] % 4:
+    if weight.shape[inputs] % 4:
         return torch.ones_like(weight)
-    inner = weight.detach().abs().movedim(1, -1)
+    inner = weight.detach().abs().movedim(inputs, -1)
     fours = inner.reshape(-1, 4)
     kept = fours.topk(2, dim=1).indices
     mask = torch.zeros_like(fours).scatter_(1, kept, 1.0)
-    return mask.reshape(inner.shape).movedim(-1, 1).contiguous()
+    return mask.reshape(inner.shape).movedim(-1, inputs).contiguous()
 
 
-def _weights(network: nn.Module, keep: tuple[str, ...]) -> list[Tensor]:
+def _layers(network: nn.Module, keep: tuple[str, ...]) -> list[Any]:
+    """Layers to cut; of those that share a weight, the first."""
     modules = dict(network.named_modules())
     unknown = [name for name in keep if name not in modules]
     layers = {name: one for name, one in modules.items() if isinstance(one, _CUTTABLE)}
@@ -71,7 +82,12 @@ def _weights(network: nn.Module, keep: tuple[str, ...]) -> list[Tensor]:
             f"{', '.join(layers)}"
         )
     kept = {part for name in keep for part in modules[name].modules()}
-    weights: list[Tensor] = [one.weight for one in layers.values() if one not in kept]
-    if not weights:
+    shared = {id(one.weight) for one in kept if isinstance(one, _CUTTABLE)}
+    found: list[Any] = []
+    for one in layers.values():
+        if id(one.weight) not in shared:
+            shared.add(id(one.weight))
+            found.append(one)
+    if not found:
         refuse("the network has no linear or convolutional layer left to cut")
-    return weights
+    return found

@@ -55,6 +55,12 @@ class CheckpointReader:
             refuse(f"the checkpoint has no tensor '{prefix}…', which config.json asks for")
         return {name.removeprefix(prefix): self._tensor(name) for name in names}
 
+    @property
+    def bytes(self) -> int:
+        """Of the files that hold its tensors; others beside them are not read."""
+        files = set(self._file_of.values())
+        return sum((self.folder / one).stat().st_size for one in files)
+
     def __contains__(self, name: str) -> bool:
         return name in self._file_of
 

@@ -20,13 +20,16 @@ class LayeredDecoder:
         import transformers
 
         self._checkpoint = checkpoint
-        config = transformers.AutoConfig.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=False
-        )
-        config._attn_implementation = "sdpa"
-        with torch.device("meta"):
-            make: Any = transformers.AutoModelForCausalLM.from_config
-            self._model = make(config, dtype=torch.float32)
+        try:
+            config = transformers.AutoConfig.from_pretrained(
+                checkpoint.folder, local_files_only=True, trust_remote_code=False
+            )
+            config._attn_implementation = "sdpa"
+            with torch.device("meta"):
+                make: Any = transformers.AutoModelForCausalLM.from_config
+                self._model = make(config, dtype=torch.float32)
+        except Exception as error:  # noqa: BLE001 - transformers raises many classes
+            refuse(f"config.json describes no decoder that transformers makes: {error!s:.300}")
         self._model.eval()
         body = self._model.model
         body.rotary_emb = type(body.rotary_emb)(config=config)

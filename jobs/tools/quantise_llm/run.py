@@ -14,6 +14,7 @@ from jobs.tools.quantise_llm.awq import scale_layer
 from jobs.tools.quantise_llm.checkpoint import CheckpointReader, CheckpointWriter
 from jobs.tools.quantise_llm.decoder import LayeredDecoder, linears_of
 from jobs.tools.quantise_llm.gptq import NoInverseError, gptq
+from jobs.tools.quantise_llm.memory import available_bytes, check_memory
 from jobs.tools.quantise_llm.moments import InputMoments, MomentsOf
 from jobs.tools.quantise_llm.packing import described, packed
 from jobs.tools.quantise_llm.rounding import GROUP, Rounded, round_to_nearest
@@ -37,6 +38,7 @@ def run(work: Work) -> Report:
     texts = read_texts(work.task, spec)
     output = Path(work.task.output)
     with CheckpointReader(source) as checkpoint:
+        check_memory(texts, checkpoint.config, available_bytes())
         walk = _LayerWalk(work, spec, checkpoint, CheckpointWriter(version_folder(output)))
         before, after = walk.perplexities(texts)
         walk.finish()
@@ -63,6 +65,7 @@ class _LayerWalk:
         self.writer = writer
         self.errors: list[tuple[float, float]] = []
         self.layer_bytes = [0, 0]
+        self.source_bytes = checkpoint.bytes
 
     def perplexities(self, texts: TokenTexts) -> tuple[float, float]:
         """Of the held-out text, before and after."""
@@ -142,6 +145,7 @@ class _LayerWalk:
                 tensors |= packed(at + linear, rounded[linear], self._spec.bits)
             else:
                 tensors[at + name] = tensor.to(stored[name].dtype)
+                tensor.copy_(tensors[at + name])  # perplexity is that of what is written
         self.layer_bytes[0] += sum(one.nbytes for one in stored.values())
         self.layer_bytes[1] += sum(one.nbytes for one in tensors.values())
         self.writer.add(tensors)
@@ -180,7 +184,6 @@ def _report(
         f"perplexity of the held-out text ({rows} rows of {length} tokens) went from "
         f"{before:.4f} to {after:.4f}, {grown:+.2f} %; {spec.floor:g} % are allowed"
     )
-    source = sum(one.stat().st_size for one in Path(work.task.source).glob("*.safetensors"))
     return Report(
         title=f"Quantise {spec.model} ({spec.method}, int{spec.bits})",
         verdict="refused" if refused else "accepted",
@@ -188,7 +191,7 @@ def _report(
         warnings=_warnings(),
         figures=(
             Figure("perplexity of held-out text", "", before, after, "lower"),
-            Figure("weights", "bytes", source, walk.writer.bytes, "lower"),
+            Figure("weights", "bytes", walk.source_bytes, walk.writer.bytes, "lower"),
             Figure("weights of layers", "bytes", walk.layer_bytes[0], walk.layer_bytes[1], "lower"),
         ),
         plots=(

@@ -29,6 +29,7 @@ def read_texts(task: Task, spec: QuantiseLlmSpec) -> TokenTexts:
     tokeniser = _tokeniser(Path(task.source))
     lines = _lines(task, spec.calibration, "calibration")
     if spec.held_out:
+        _check_apart(task, spec)
         unseen = _lines(task, spec.held_out, "held_out")
     else:
         cut = len(lines) - max(1, len(lines) // HELD_OUT_SHARE)
@@ -54,7 +55,7 @@ def _lines(task: Task, name: str, field: str) -> list[str]:
         refuse("text is needed to quantise by and to measure perplexity with: name it in 'data'")
     if Path(name).is_absolute() or ".." in Path(name).parts:
         refuse(f"{field} is '{name}'; it must be a path below 'data'")
-    path = Path(task.data) / name if name else Path(task.data)
+    path = _path(task, name)
     if not path.is_file():
         refuse(f"{field}: '{name or path.name}' is no file; name a text file below 'data'")
     try:
@@ -68,6 +69,19 @@ def _lines(task: Task, name: str, field: str) -> list[str]:
     if len(lines) < 2:
         refuse(f"{field}: {path.name} has {len(lines)} lines of text; write a document a line")
     return lines
+
+
+def _path(task: Task, name: str) -> Path:
+    return Path(task.data) / name if name else Path(task.data)
+
+
+def _check_apart(task: Task, spec: QuantiseLlmSpec) -> None:
+    calibration, held_out = (_path(task, one) for one in (spec.calibration, spec.held_out))
+    if calibration.exists() and held_out.exists() and calibration.samefile(held_out):
+        refuse(
+            f"held_out is '{spec.held_out}', which is the calibration text; give another file, or "
+            "leave held_out out, and the last fifth of the text is kept apart"
+        )
 
 
 def _rows(tokeniser: Tokenizer, lines: list[str], spec: QuantiseLlmSpec, what: str) -> Tensor:

@@ -13,6 +13,7 @@ from control.jobs.report import Figure, Report
 from control.jobs.specs.training import TrainingSource
 from jobs.tools.measure.latency import LatencyPair, measure_in_turns
 from jobs.tools.measure.machine import cpu_name
+from jobs.tools.networks.files import file_size, network_files
 from jobs.tools.result.config import version_folder, write_config
 from jobs.tools.result.provenance import digests, spec_fields, versions
 from jobs.tools.training.export import export
@@ -43,13 +44,13 @@ class Networks:
 
     @property
     def bytes(self) -> int:
-        """Of the file."""
-        return self.path.stat().st_size
+        """Of the file, and of those with its weights."""
+        return file_size(self.path)
 
     @property
     def gzipped(self) -> int:
-        """Of the file, compressed."""
-        return len(gzip.compress(self.path.read_bytes(), 6))
+        """Of the same, each compressed."""
+        return sum(len(gzip.compress(one.read_bytes(), 6)) for one in network_files(self.path))
 
 
 class Judge:

@@ -41,3 +41,10 @@ def test_integers_constants_and_few_values_are_left_alone() -> None:
     assert looks_random(random.integers(0, 9, (999, 9))) == ""
     assert looks_random(np.ones((999, 9))) == ""
     assert looks_random(random.random((8, 9))) == ""
+
+
+def test_only_a_part_of_a_very_large_array_is_looked_at() -> None:
+    """The rest would be NaN, which no distribution has."""
+    array = np.random.default_rng(0).standard_normal((5000, 1000), np.float32)
+    array[4500:] = np.nan
+    assert looks_random(array) == "normal"

@@ -1,5 +1,6 @@
 """Which settings are tried, and which result is better."""
 
+import optuna
 import pytest
 
 from control.jobs.specs.profile import ProfileSpec
@@ -85,3 +86,13 @@ def _capacity(settings: TrialSettings) -> float:
     busy = min(2, settings.instances * settings.threads)
     crowded = max(1.0, settings.instances * settings.threads / 2)
     return busy * settings.batch**0.5 / crowded - settings.delay_us / 1000
+
+
+def test_the_sampler_is_told_the_scores_of_the_settings_that_were_tried() -> None:
+    every = grid(SPEC, batches=True, threads=True)
+    search = Search(every, len(every) - 1, 1)
+    for at, settings in enumerate(search.proposals()):
+        search.tell(settings, float(at))
+    complete = search._study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
+    told = {TrialSettings(**one.params): one.value for one in complete}
+    assert told == search.scores

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from control.jobs.specs.prune import PruneSpec
-from jobs.tools.prune.channels import last_layers
+from jobs.tools.prune.channels import ChannelCutter, last_layers
 from jobs.tools.prune.masks import MaskCutter, smallest, two_of_four
+from jobs.tools.work import WorkRefused
 
 
 def test_the_smallest_weights_of_all_layers_together_are_chosen() -> None:
@@ -45,3 +46,38 @@ def test_weights_stay_zero_while_others_are_trained() -> None:
 def test_the_layer_that_gives_the_outputs_is_found(after: nn.Module) -> None:
     network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3), after)
     assert last_layers(network, torch.zeros(2, 4)) == [network[2]]
+
+
+def test_inputs_of_transposed_convolutions_are_their_first_axis() -> None:
+    network = nn.ConvTranspose2d(8, 3, 2)
+    MaskCutter(network, PruneSpec(model="m", method="2:4")).cut()
+    fours = (network.weight != 0).movedim(0, -1).reshape(-1, 4)
+    assert bool((fours.sum(1) == 2).all())
+
+
+def test_a_weight_that_two_layers_share_counts_once() -> None:
+    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    network[1].weight = network[0].weight
+    cutter = MaskCutter(network, PruneSpec(model="m", method="magnitude", amount=0.5))
+    cutter.cut()
+    left = sum(int((network[at].weight != 0).sum()) for at in (0, 2))
+    assert left == 16
+    assert len(cutter._weights) == 2
+
+
+def test_stages_that_remove_nothing_are_fine_where_another_does() -> None:
+    spec = PruneSpec(model="m", amount=0.5, stages=4, round_to=8)
+    network = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    cutter = ChannelCutter(network, (torch.zeros(2, 4),), spec)
+    for _ in range(4):
+        cutter.cut()
+    assert network[0].out_features == 8
+
+
+def test_a_network_that_loses_nothing_in_all_stages_is_refused() -> None:
+    network = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    spec = PruneSpec(model="m", amount=0.5, stages=2, keep=("0",))
+    cutter = ChannelCutter(network, (torch.zeros(2, 4),), spec)
+    cutter.cut()
+    with pytest.raises(WorkRefused, match="no channel can be removed"):
+        cutter.cut()
