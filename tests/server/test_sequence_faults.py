@@ -12,6 +12,8 @@ from support.sequences import flag_control, rest, write_running_sum
 from support.server import Server, running
 from support.usage import resident_bytes
 
+pytestmark = pytest.mark.slow
+
 MODEL = """
 import os
 import numpy as np
