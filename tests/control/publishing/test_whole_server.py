@@ -46,8 +46,8 @@ def test_a_job_makes_a_version_with_lineage_and_report(y: Yard) -> None:
 
 
 def test_the_next_version_is_loaded_and_the_one_before_goes_on_answering(y: Yard) -> None:
-    y.wait_versions("scaled-optimised", 1)
-    y.cli("job", "optimise", "scaled-optimised", "--set", "weights=fp16", "--follow")
+    version = ("--version", "1")  # whose load the control process may not have heard of yet
+    y.cli("job", "optimise", "scaled-optimised", *version, "--set", "weights=fp16", "--follow")
     y.wait_versions("scaled-optimised", 1, 2)
     (route,) = y.cli_json("route", "list")
     assert [(arm["name"], arm["version"]) for arm in route["arms"]] == [("stable", 1)]
