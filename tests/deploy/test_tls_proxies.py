@@ -263,16 +263,15 @@ def test_the_console_is_live(front: Front) -> None:
 
 
 def test_a_page_of_another_site_changes_nothing(front: Front) -> None:
-    connection = http.client.HTTPSConnection(
-        "127.0.0.1", front.proxy.port, timeout=60, context=_unchecked(front)
-    )
-    with closing(connection):
-        for origin, status in ((front.proxy.console, 401), ("https://evil.example", 403)):
-            host = front.proxy.console.removeprefix("https://")
+    host = front.proxy.console.removeprefix("https://")
+    for origin, status in ((front.proxy.console, 401), ("https://evil.example", 403)):
+        # A proxy may close a connection whose body was refused unread: each has its own.
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", front.proxy.port, timeout=60, context=_unchecked(front)
+        )
+        with closing(connection):
             connection.request("POST", "/api/v1/users", "{}", {"Host": host, "Origin": origin})
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == status
+            assert connection.getresponse().status == status
 
 
 def _unchecked(front: Front) -> Any:
