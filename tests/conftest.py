@@ -17,7 +17,7 @@ settings.load_profile("modelyard")
 # kernels' tests took 16.8 CPU-seconds, and take 4.7.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-pytest_plugins = ["support.longest_first"]
+pytest_plugins = ["support.longest_first", "support.clean_checkout"]
 
 
 @pytest.hookimpl(wrapper=True)

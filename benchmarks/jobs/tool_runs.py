@@ -1,4 +1,4 @@
-"""A tool run on folders, in a process of its own, as a worker runs it."""
+"""A tool run on folders, in a process and a working directory of its own, as a worker runs it."""
 
 import subprocess
 import sys
@@ -17,6 +17,8 @@ def run_tool(
     folder: Path, spec: JobSpec, source: Path, data: str = "", *, threads: int = 2, seed: int = 1
 ) -> Report:
     """The report, of a result in `folder / "output"`. Raises RuntimeError where there is none."""
+    folder, source = folder.resolve(), source.resolve()
+    data = data and str(Path(data).resolve())
     for name in ("output", "scratch"):
         (folder / name).mkdir(parents=True)
     output, scratch = str(folder / "output"), str(folder / "scratch")
@@ -25,7 +27,7 @@ def run_tool(
     file.write_bytes(msgspec.json.encode(task))
     with messages.open("wb") as to:
         command = [sys.executable, "-m", "jobs.tools", str(file), str(to.fileno())]
-        subprocess.run(command, pass_fds=(to.fileno(),), check=True, timeout=LONGEST_S)
+        subprocess.run(command, cwd=scratch, pass_fds=(to.fileno(),), check=True, timeout=LONGEST_S)
     last = msgspec.json.decode(messages.read_bytes().splitlines()[-1], type=Message)
     if not isinstance(last, Finished):
         raise RuntimeError(f"the tool found no result: {last}")

@@ -167,6 +167,40 @@ def test_files_of_tests_that_took_longest_come_first(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("environment", "status"), [({"CI": "true"}, 10), ({}, 0)])
+def test_files_that_tests_leave_in_the_checkout_are_named_and_fail_under_ci(
+    environment: dict[str, str], status: int, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True, timeout=60)
+    (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\n")
+    (tmp_path / "test_a.py").write_text("def test_a(): open('left.data', 'x')\n")
+    command = f"-m pytest -c /dev/null -q -p support.clean_checkout --rootdir {tmp_path}"
+    outside = {name: text for name, text in os.environ.items() if name != "CI"}
+    done = subprocess.run(
+        [sys.executable, *command.split(), str(tmp_path)],
+        cwd=tmp_path, env={**outside, "PYTHONPATH": str(ROOT / "tests"), **environment},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == status
+    assert done.stdout.splitlines()[-2] == "left.data"
+
+
+def test_lint_refuses_tracked_files_above_a_mebibyte(checkout: Path) -> None:
+    for tool in ("find", "git", "sh", "xargs"):
+        (checkout / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    fake_python(checkout)
+    program(checkout / ".venv" / "bin" / "lint-imports", "true")
+    subprocess.run(["git", "init", "-q", checkout], check=True, timeout=60)
+    (checkout / "1.data").write_bytes(bytes(2**20))
+    (checkout / "2.data").write_bytes(bytes(2**20 + 1))
+    subprocess.run(["git", "add", "1.data"], cwd=checkout, check=True, timeout=60)
+    assert dev(checkout, "lint").returncode == 0
+    subprocess.run(["git", "add", "2.data"], cwd=checkout, check=True, timeout=60)
+    refused = dev(checkout, "lint")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("more than 1 MiB; take them out of git: 2.data\n")
+
+
 def test_the_site_is_built_by_tools_that_are_installed_when_it_is_asked_for(checkout: Path) -> None:
     log = fake_python(checkout)
     program(checkout / ".venv" / "bin" / "mkdocs", f'echo "mkdocs $@" >>{log}')

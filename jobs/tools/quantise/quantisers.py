@@ -87,10 +87,11 @@ def prepare_network(source: Path, prepared: Path) -> Path:
     wrong. Refuses a network that cannot be read this way either.
     """
     logging.getLogger().setLevel(logging.ERROR)
+    source, prepared = source.resolve(), prepared.resolve()
     try:
         # Inference that is not complete leaves a file in the current folder.
         with contextlib.chdir(prepared.parent):
-            quant_pre_process(str(source.resolve()), str(prepared))
+            quant_pre_process(str(source), str(prepared))
     except Exception:  # noqa: BLE001 - as above
         _prepare_without_symbols(source, prepared)
     network = onnx.load(prepared)
