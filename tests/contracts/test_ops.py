@@ -14,7 +14,7 @@ from backends.llm.kernels.library import kernels
 from backends.llm.ops.compiled import CompiledOps
 from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.ops.reference import TorchOps
-from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, QueryKeySpec
+from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, Precision, QueryKeySpec
 from backends.llm.rows import pack
 from backends.llm.span import Span
 from support.llm import BLOCK_TOKENS, decoder_config
@@ -113,13 +113,25 @@ def test_a_linear_takes_and_gives_the_compute_type_and_float32_where_it_is_wide(
     ops: Ops, wide: bool
 ) -> None:
     weight, bias, x = rows(96, 64), noise(96, seed=1), rows(5, 64, 2)
-    linear = ops.pack(weight.clone(), bias, "bfloat16", wide)
+    linear = ops.pack([weight.clone()], bias, "bfloat16", wide)
 
     found = linear(there(ops, x))
 
     assert wide or found.dtype is compute_type(ops)
     assert linear.bytes >= weight.numel() * 2
     assert_near(found, x @ weight.T + bias, 6e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8", "int4"])
+def test_a_linear_of_several_weights_keeps_none_of_them(ops: Ops, precision: Precision) -> None:
+    parts, x = [rows(64, 64), rows(32, 64, 1)], rows(5, 64, 2)
+    linear = ops.pack(parts, None, precision)
+    found = linear(there(ops, x))
+
+    assert_near(found, x @ torch.cat(parts).T, 0.12)
+    for part in parts:
+        part.zero_()
+    assert torch.equal(linear(there(ops, x)), found)
 
 
 @pytest.mark.parametrize("count", [1, 20])

@@ -23,6 +23,11 @@ _SIGNATURES = {
     "store_kv": [_P] * 5 + [_I] + [_P] * 2 + [_F] + [_P] * 2 + [_I] * 5,
     "attend": [_P] * 6 + [_I] * 7 + [_F] * 2,
     "sample_rows": [_P] * 3 + [_I] * 2,
+    "pack_bf16": [_P, _I, _P] + [_I] * 3,
+    "pack_int8": [_P, _I, _P, _P] + [_I] * 3,
+    "pack_int4": [_P, _I, _P, _P] + [_I] * 3,
+    "place_int8": [_P, _P] + [_I] * 3,
+    "place_int4": [_P] * 4 + [_I] * 3,
 }
 
 

@@ -1,7 +1,7 @@
 """Which implementation of the device operations serves a model on this machine."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +14,7 @@ from backends.llm.kernels.library import kernels
 from backends.llm.ops.compiled import CompiledOps, pack_linear
 from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.ops.linears import make_linear
+from backends.llm.ops.quantise import Weight, joined
 from backends.llm.ops.reference import CPU, TorchOps
 from backends.llm.ops.seam import CacheType, Linear, Ops, Precision
 
@@ -86,13 +87,18 @@ def _choose_cuda(
     return CudaOps(config, dtype, block_tokens, device, None)
 
 
+Pack = Callable[[Sequence[Weight], Tensor | None], Linear]
+"""Weights [outputs, inputs] of the same inputs, one after the other, and their bias as a linear;
+see `Ops.pack`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Linears:
     """Linears alone, for models that are no decoders: they take and give rows of `dtype`."""
 
     name: str
     dtype: torch.dtype
-    pack: Callable[[Tensor, Tensor | None], Linear]
+    pack: Pack
 
 
 def choose_linears(precision: Precision, compiled: bool = True) -> Linears:
@@ -112,6 +118,7 @@ def choose_linears(precision: Precision, compiled: bool = True) -> Linears:
 
 
 def _plain_linears(precision: Precision, dtype: torch.dtype) -> Linears:
-    return Linears(
-        "torch", dtype, lambda weight, bias: make_linear(weight, bias, precision, dtype, False)
-    )
+    def pack(weights: Sequence[Weight], bias: Tensor | None) -> Linear:
+        return make_linear(joined(weights), bias, precision, dtype, False)
+
+    return Linears("torch", dtype, pack)

@@ -1,5 +1,6 @@
 """The device operations on our CPU kernels; what they do not cover is left to plain torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from backends.llm.errors import NoKernels
 from backends.llm.kernels.library import at, kernels, new_rows
 from backends.llm.ops.compiled_linears import CompiledBf16, CompiledInt4, CompiledInt8
 from backends.llm.ops.linears import make_linear
-from backends.llm.ops.quantise import GROUP, Weight
+from backends.llm.ops.quantise import GROUP, Weight, joined
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
 from backends.llm.rows import ForwardBatch
@@ -50,12 +51,12 @@ class SpanPlan:
 
 
 def pack_linear(
-    weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
+    weights: Sequence[Weight], bias: Tensor | None, precision: Precision, wide: bool = False
 ) -> Linear:
     """See `Ops.pack`; bfloat16 rows in and, unless `wide`, out."""
-    if precision not in _LINEARS or weight.shape[1] % GROUP:
-        return make_linear(weight, bias, precision, torch.bfloat16, wide)
-    return _LINEARS[precision](weight, bias, wide)
+    if precision not in _LINEARS or weights[0].shape[1] % GROUP:
+        return make_linear(joined(weights), bias, precision, torch.bfloat16, wide)
+    return _LINEARS[precision](weights, bias, wide)
 
 
 class CompiledOps(TorchOps):
@@ -74,9 +75,13 @@ class CompiledOps(TorchOps):
         self._plain_attention = cache_type == "int8" or not _covers_heads(config)
 
     def pack(
-        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
+        self,
+        weights: Sequence[Weight],
+        bias: Tensor | None,
+        precision: Precision,
+        wide: bool = False,
     ) -> Linear:
-        return pack_linear(weight, bias, precision, wide)
+        return pack_linear(weights, bias, precision, wide)
 
     def add(self, stream: Tensor, delta: Tensor | None, scale: float) -> Tensor:
         return self._add_norm(stream, delta, scale, None, 0.0)

@@ -3,7 +3,7 @@
 Tensors may as well lie on the CPU, where Triton's interpreter runs the same kernels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from backends.llm.config.decoder import Activation, DecoderConfig
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.paged_rows import BatchRows, Pages, RotateSpec, ScoreSpec, Tiles
 from backends.llm.ops.cuda_linears import Multiply, make_linear
-from backends.llm.ops.quantise import Weight
+from backends.llm.ops.quantise import Weight, joined
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, Linear, Precision, QueryKeySpec
 from backends.llm.ops.torch_attention import AttentionPlan
@@ -76,11 +76,15 @@ class CudaOps(TorchOps):
         self.replays = kernels is not None and device.type == "cuda" and not routed
 
     def pack(
-        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
+        self,
+        weights: Sequence[Weight],
+        bias: Tensor | None,
+        precision: Precision,
+        wide: bool = False,
     ) -> Linear:
         multiply = None if self._kernels is None else self._kernels.multiply
         return make_linear(
-            weight, bias, precision, self.dtype, wide, self.device, multiply=multiply
+            joined(weights), bias, precision, self.dtype, wide, self.device, multiply=multiply
         )
 
     def add_norm(

@@ -9,7 +9,7 @@ from torch import Tensor
 from backends.llm.config.precision import GROUP
 
 __all__ = ["GROUP", "QuantisedTensor", "Weight", "joined", "plain", "restore"]
-__all__ += ["quantise_int4", "quantise_int8"]
+__all__ += ["fits_int4", "quantise_int4", "quantise_int8"]
 
 
 class QuantisedTensor(NamedTuple):
@@ -53,7 +53,7 @@ def quantise_int4(weight: Weight) -> QuantisedTensor:
     is.
     """
     outputs, inputs = weight.shape
-    if isinstance(weight, QuantisedTensor) and _fits_int4(weight):
+    if isinstance(weight, QuantisedTensor) and fits_int4(weight):
         return weight
     weight = plain(weight)
     groups = weight.float().view(outputs, inputs // GROUP, GROUP)
@@ -71,13 +71,14 @@ def quantise_int4(weight: Weight) -> QuantisedTensor:
     return QuantisedTensor(values.view(outputs, inputs), chosen.squeeze(2))
 
 
-def _fits_int4(weight: QuantisedTensor) -> bool:
+def fits_int4(weight: QuantisedTensor) -> bool:
+    """Whether it has the groups and the range that int4 is computed with."""
     grouped = weight.scales.shape[1] * GROUP == weight.shape[1]
     return grouped and bool(((weight.values >= -8) & (weight.values <= 7)).all())
 
 
 def joined(weights: Sequence[Weight]) -> Weight:
-    """Several weights of the same inputs as one; stored ones stay so if all have such groups."""
+    """A copy of weights of the same inputs as one; stored ones stay so if all have such groups."""
     stored = [one for one in weights if isinstance(one, QuantisedTensor)]
     if len(stored) < len(weights) or len({one.scales.shape[1] for one in stored}) > 1:
         return torch.cat([plain(one) for one in weights])

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from backends.llm.config.decoder import Activation, DecoderConfig, HeadNorm
 from backends.llm.ops.linears import make_linear
-from backends.llm.ops.quantise import Weight
+from backends.llm.ops.quantise import Weight, joined
 from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
 from backends.llm.ops.torch_attention import Angles, AttentionPlan, attend, plan_attention
 from backends.llm.ops.torch_cache import Int8Cache, PlainCache, TorchCache
@@ -47,9 +47,13 @@ class TorchOps:
         return batch.to(self.device)
 
     def pack(
-        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
+        self,
+        weights: Sequence[Weight],
+        bias: Tensor | None,
+        precision: Precision,
+        wide: bool = False,
     ) -> Linear:
-        return make_linear(weight, bias, precision, self._between, wide)
+        return make_linear(joined(weights), bias, precision, self._between, wide)
 
     def table(self, weight: Tensor) -> Tensor:
         return weight.to(self.device, self.dtype).contiguous()

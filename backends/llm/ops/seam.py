@@ -65,10 +65,15 @@ class Ops(Protocol):
         """A batch with its tensors on the device."""
 
     def pack(
-        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
+        self,
+        weights: Sequence[Weight],
+        bias: Tensor | None,
+        precision: Precision,
+        wide: bool = False,
     ) -> Linear:
-        """Take a weight [outputs, inputs] into the device's layout; the caller may drop it. One
-        that is stored in the bits of `precision` is taken as it is.
+        """Copy weights [outputs, inputs] of the same inputs, one after the other, into the device's
+        layout: nothing of them is kept, so they may lie in a mapped file. One that is stored in
+        the bits of `precision` is taken as it is.
 
         `wide`: results are wanted in float32 where the device has them so (logits: in bfloat16
         the likeliest tokens are often equal).

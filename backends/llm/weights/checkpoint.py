@@ -55,9 +55,10 @@ class Checkpoint:
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A copy of the tensor, which must have `shape`, in the floating type it is stored in."""
-        return self._stored(name, shape, None)
+        # The file is mapped, and its owner may overwrite it while the model runs.
+        return self._mapped(name, shape, None).clone()
 
-    def _stored(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None) -> Tensor:
+    def _mapped(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None) -> Tensor:
         file = self._file_of.get(name)
         if file is None:
             raise BadCheckpoint(f"the checkpoint lacks the tensor '{name}'{self._has()}")
@@ -73,18 +74,18 @@ class Checkpoint:
         if tensor.dtype != dtype and not (dtype is None and torch.is_floating_point(tensor)):
             wanted = "floating point" if dtype is None else f"{dtype}"
             raise BadCheckpoint(f"{file}: '{name}' is {tensor.dtype}; expected {wanted}")
-        # The file is mapped, and its owner may overwrite it while the model runs.
-        return tensor.clone()
+        return tensor
 
     def weight(self, name: str, outputs: int, inputs: int) -> Weight:
-        """A linear's weight [outputs, inputs]: whole numbers with scales where it is stored so."""
+        """A linear's weight [outputs, inputs]: whole numbers with scales where it is stored so. It
+        lies in the mapped file, and is to be copied."""
         if name + SCALE not in self:
-            return self.tensor(name, outputs, inputs)
+            return self._mapped(name, (outputs, inputs), None)
         if name + PACKED not in self:
-            values = self._stored(name, (outputs, inputs), torch.int8)
+            values = self._mapped(name, (outputs, inputs), torch.int8)
             return QuantisedTensor(values, self.tensor(name + SCALE, outputs, 1).float())
         bits = bits_of(self._shape(name + PACKED), inputs)
-        words = self._stored(name + PACKED, (outputs, words_of(inputs, bits)), torch.int32)
+        words = self._mapped(name + PACKED, (outputs, words_of(inputs, bits)), torch.int32)
         scales = self.tensor(name + SCALE, outputs, groups_of(inputs, bits)).float()
         return QuantisedTensor(_unpacked(words, bits)[:, :inputs].contiguous(), scales)
 

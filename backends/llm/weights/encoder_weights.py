@@ -1,6 +1,5 @@
 """An encoder's weights, by the names of its family, read from a checkpoint into linears."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -8,11 +7,9 @@ from torch import Tensor
 
 from backends.llm.config.encoder import EncoderConfig
 from backends.llm.errors import BadCheckpoint
+from backends.llm.ops.choose import Pack
 from backends.llm.ops.seam import Linear
 from backends.llm.weights.checkpoint import Checkpoint
-
-Pack = Callable[[Tensor, Tensor | None], Linear]
-"""A weight [outputs, inputs] and its bias as a linear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +134,12 @@ class _EncoderReader:
         )
 
     def _linear(self, names: list[str], outputs: int, inputs: int) -> Linear:
-        weights = [self._tensor(f"{name}.weight", outputs, inputs) for name in names]
+        prefix = self._prefix
+        weights = [
+            self._checkpoint.weight(f"{prefix}{name}.weight", outputs, inputs) for name in names
+        ]
         biases = [self._tensor(f"{name}.bias", outputs) for name in names]
-        return self._pack(torch.cat(weights), torch.cat(biases))
+        return self._pack(weights, torch.cat(biases))
 
     def _norm(self, name: str) -> LayerNorm:
         hidden = self._config.hidden

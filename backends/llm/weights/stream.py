@@ -3,13 +3,14 @@
 At any time one layer is in memory as it was stored, beside what has been packed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from backends.llm.config.decoder import DecoderConfig, ExpertsConfig, LayerConfig
-from backends.llm.ops.quantise import Weight, joined
+from backends.llm.ops.quantise import Weight
 from backends.llm.ops.seam import Linear, Ops, Precision
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.expected_tensors import HEADS, NORMS, find_prefix
@@ -94,7 +95,7 @@ class _DecoderReader:
         norm = self._norm("norm")
         head = None
         if with_head:
-            head = self._pack(table if config.tied else self._head(), None, wide=True)
+            head = self._pack([table if config.tied else self._head()], None, wide=True)
         return DecoderWeights(embedding, layers, norm, head, self._bytes)
 
     def _head(self) -> Weight:
@@ -182,10 +183,10 @@ class _DecoderReader:
         """Several linears of one input as one, by name and number of outputs."""
         weights = [self._weight(f"{one}.weight", count, inputs) for one, count in outputs.items()]
         biases = [self._tensor(f"{one}.bias", count) for one, count in outputs.items() if biased]
-        return self._pack(joined(weights), torch.cat(biases) if biased else None)
+        return self._pack(weights, torch.cat(biases) if biased else None)
 
-    def _pack(self, weight: Weight, bias: Tensor | None, wide: bool = False) -> Linear:
-        packed = self._ops.pack(weight, bias, self._precision, wide)
+    def _pack(self, weights: Sequence[Weight], bias: Tensor | None, wide: bool = False) -> Linear:
+        packed = self._ops.pack(weights, bias, self._precision, wide)
         self._bytes += packed.bytes
         return packed
 

@@ -13,7 +13,7 @@ from backends.llm.kernels.library import kernels
 from backends.llm.model.decoder import Decoder
 from backends.llm.model.rope import rope_tables
 from backends.llm.ops.compiled import CompiledOps
-from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
+from backends.llm.ops.quantise import QuantisedTensor, quantise_int4, quantise_int8, restore
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, Precision, QueryKeySpec
 from backends.llm.rows import pack
@@ -88,9 +88,9 @@ def test_a_linear_multiplies(precision: Precision, outputs: int, inputs: int, co
         "int4": lambda: restore(quantise_int4(weight)),
     }[precision]()
     whole = x.float() if precision == "bfloat16" else restore(quantise_int8(x))
-    wide = compiled().pack(weight, bias, precision, wide=True)
+    wide = compiled().pack([weight], bias, precision, wide=True)
     assert_near(wide(x), whole @ known.T + bias, 1e-4)
-    narrow = compiled().pack(weight, None, precision)
+    narrow = compiled().pack([weight], None, precision)
     assert_near(narrow(x), whole @ known.T, 4e-3)
     assert narrow(x).dtype is BF16
 
@@ -105,20 +105,58 @@ def test_int8_is_exact_but_for_its_last_two_steps(inputs: int, count: int, power
     packed, row = quantise_int8(weight), quantise_int8(x)
     scaled = _product(row.values, packed.values) * row.scales
     wanted = (scaled.double() * packed.scales.T.double() + bias.double()).float()
-    assert torch.equal(compiled().pack(weight, bias, "int8", wide=True)(x), wanted)
+    assert torch.equal(compiled().pack([weight], bias, "int8", wide=True)(x), wanted)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, BF16, torch.float16, torch.float64])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_weights_lie_side_by_side_whatever_they_are_stored_in(
+    precision: Precision, stored: torch.dtype
+) -> None:
+    parts = [noise(count, 64, seed=count).to(stored) for count in (16, 24, 1, 7, 33)]
+    whole = torch.cat(parts)
+    x = rows(5, 64, 1)
+    found = compiled().pack(parts, None, precision, wide=True)(x)
+    assert torch.equal(found, compiled().pack([whole.float()], None, precision, wide=True)(x))
+
+
+@pytest.mark.parametrize(
+    ("precision", "quantise"), [("int8", quantise_int8), ("int4", quantise_int4)]
+)
+def test_stored_weights_lie_beside_those_that_are_quantised(
+    precision: Precision, quantise: Callable[[Tensor], QuantisedTensor]
+) -> None:
+    parts = [noise(24, 64), noise(9, 64, seed=1), noise(40, 64, seed=2)]
+    mixed = [parts[0], quantise(parts[1]), quantise(parts[2])]
+    x = rows(3, 64, 3)
+    found = compiled().pack(mixed, None, precision, wide=True)(x)
+    assert torch.equal(found, compiled().pack(parts, None, precision, wide=True)(x))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_an_output_with_a_weight_that_is_no_number_gives_none(
+    precision: Precision, wrong: float
+) -> None:
+    weight = noise(40, 64)
+    weight[33, 5] = wrong
+    found = compiled().pack([weight], None, precision, wide=True)(rows(2, 64, 1))
+    assert not found[:, 33].isfinite().any()
+    assert found[:, :33].isfinite().all()
+    assert found[:, 34:].isfinite().all()
 
 
 def test_the_largest_numbers_do_not_overflow_int8() -> None:
     """The scales are one, so that the results are the whole numbers themselves."""
     x, weight = _extremes(127, -127), _extremes(127, -127)
-    found = compiled().pack(weight, None, "int8", wide=True)(x.to(BF16))
+    found = compiled().pack([weight], None, "int8", wide=True)(x.to(BF16))
     assert torch.equal(found, _product(x, weight))
 
 
 def test_the_largest_numbers_do_not_overflow_int4() -> None:
     x, weight = _extremes(127, -127), _extremes(7, -8)
     weight[:, ::32] = -8  # else a group of sevens would be stored as eights with a scale
-    found = compiled().pack(weight, None, "int4", wide=True)(x.to(BF16))
+    found = compiled().pack([weight], None, "int4", wide=True)(x.to(BF16))
     assert torch.equal(found, _product(x, weight))
 
 
@@ -140,7 +178,7 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
 def test_a_row_is_computed_alike_in_any_company(
     precision: Precision, count: int, inputs: int
 ) -> None:
-    linear = compiled().pack(noise(192, inputs), None, precision, wide=True)
+    linear = compiled().pack([noise(192, inputs)], None, precision, wide=True)
     x = rows(count, inputs)
     together = linear(x)
     for index in {*range(0, count, 7), *range(count - 13, count)}:
@@ -300,7 +338,7 @@ _compiled_ops: Callable[..., TorchOps] = lambda config: CompiledOps(config, BLOC
 def test_a_row_that_is_not_numbers_gives_none_and_spoils_no_other(
     precision: Precision, at: int, wrong: float
 ) -> None:
-    linear = compiled().pack(noise(96, 96), noise(96, seed=1), precision, wide=True)
+    linear = compiled().pack([noise(96, 96)], noise(96, seed=1), precision, wide=True)
     x = rows(7, 96, 2)
     wanted = linear(x)
     x[3, at] = wrong

@@ -210,11 +210,11 @@ def test_a_linear_multiplies(
     }[precision]()
     whole = precision == "int8" and outputs % 8 == 0
     exact_rows = restore(quantise_int8(rows)) if whole else rows.float()
-    linear = ops.pack(weight, bias, precision)
+    linear = ops.pack([weight], bias, precision)
     found = linear(rows.to(DEVICE))
     assert found.dtype is BF16
     assert_near(found, exact_rows @ known.T + bias, 6e-3)
-    wide = ops.pack(weight, None, precision, wide=True)
+    wide = ops.pack([weight], None, precision, wide=True)
     assert_near(wide(rows.to(DEVICE)), exact_rows @ known.T, 6e-3)
 
 

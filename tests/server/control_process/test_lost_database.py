@@ -95,7 +95,7 @@ def test_a_damaged_database_takes_no_changes_and_models_are_served_on(tmp_path: 
         y.start(wait=False)
         y.server.wait_ready()
         # SQLite finds "not a database" or "malformed", by what the WAL still holds of page 1.
-        y.wait_for(lambda: "is damaged" in y.server.log()[before:], "the start to say what is wrong")
+        y.wait_for(lambda: "is damaged" in y.server.log()[before:], "the start to tell")
         served = y.versions("m")
 
     assert all("is damaged" in one for one in said), repr(said)

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from backends.llm.config.families import read_config
 from backends.llm.errors import BadCheckpoint
+from backends.llm.ops.quantise import Weight
 from backends.llm.ops.reference import TorchOps
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.expected_tensors import expected_tensors
@@ -34,6 +35,10 @@ class Noting(Checkpoint):
     def tensor(self, name: str, *shape: int) -> torch.Tensor:
         self.asked[name] = shape
         return super().tensor(name, *shape)
+
+    def weight(self, name: str, outputs: int, inputs: int) -> Weight:
+        self.asked[name] = outputs, inputs
+        return super().weight(name, outputs, inputs)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -179,5 +179,5 @@ def test_our_kernel_takes_stored_weights_as_they_are() -> None:
         pytest.skip(str(error))
     weight = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
     rows = torch.randn(3, 64).to(torch.bfloat16)
-    found = CompiledInt4(quantise_int4(weight), None, True)(rows)
-    assert torch.equal(found, CompiledInt4(weight, None, True)(rows))
+    found = CompiledInt4([quantise_int4(weight)], None, True)(rows)
+    assert torch.equal(found, CompiledInt4([weight], None, True)(rows))
