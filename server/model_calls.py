@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from control.access.scopes import Action
 from repository.config.tensors import BY_DTYPE, Array
 from schedulers.calls import Callee, ModelCall
 from schedulers.reply import Reply
 from schedulers.request import CallContext, InferRequest
 from schedulers.request import Sequence as SequenceKey
 from server.access.token_holder import PrincipalPermission
-from server.admit import MOST_PARAMETERS, admit, check_counts, check_input, refuse
+from server.admit import MOST_PARAMETERS, MOST_TENSORS, admit, check_counts, check_input, refuse
 from server.codec.output_format import InferBody
 from server.dataplane import DataPlane, require_ready
 from server.errors import ServingError
@@ -54,11 +55,15 @@ class DataPlaneCaller:
 
     def call(self, call: ModelCall) -> Reply:
         dataplane = self._dataplane()
-        if call.keeps_version and call.trace is None and call.sequence is None:
+        if call.trace is None and call.sequence is None:
             root = call.context.root
-            kept = root.versions.get((call.model, call.version))
-            if isinstance(kept, ServedVersion) and (call.version or call.model not in root.arms):
-                return _submit_kept(dataplane, kept, call)
+            if call.version or call.model not in root.arms:
+                if call.keeps_version:
+                    kept = root.versions.get((call.model, call.version))
+                    if isinstance(kept, ServedVersion):
+                        return _submit_to(dataplane, kept, call)
+                elif not call.parameters and dataplane.find_route(call.model, call.version) is None:
+                    return _submit_to(dataplane, _serving(dataplane, call), call)
         inference = CallInference(call)
         served = self._find(dataplane, inference, call)
         if call.trace is None:
@@ -93,10 +98,21 @@ def _keep(context: CallContext, callee: Callee, served: ServedVersion) -> None:
     context.root.versions[callee] = served
 
 
-def _submit_kept(dataplane: DataPlane, served: ServedVersion, call: ModelCall) -> Reply:
+def _serving(dataplane: DataPlane, call: ModelCall) -> ServedVersion:
+    """What `DataPlane.find_for` does with a call that no route leads to."""
+    try:
+        if call.principal is not None and not call.covered:
+            dataplane.authorise(PrincipalPermission(call.principal), Action.INFER, call.model)
+        return require_ready(dataplane.find_model(call.model, call.version), call.model)
+    except Exception as error:
+        dataplane.history.refused(CallInference(call), 0, error)
+        raise
+
+
+def _submit_to(dataplane: DataPlane, served: ServedVersion, call: ModelCall) -> Reply:
     """What `DataPlane.submit` does with a call whose version is settled, and which no route led to,
     without an `Inference`: a third of what a step of an ensemble costs the loop (`python -m
-    benchmarks --only ensembles`). Only a call that is refused needs one."""
+    benchmarks --only ensembles,scripts`). Only a call that is refused needs one."""
     signature = served.signature
     try:
         rows, key = check_call(signature, call)
@@ -119,7 +135,7 @@ def _submit_kept(dataplane: DataPlane, served: ServedVersion, call: ModelCall) -
             call.number or next_number(),
             call.part,
             "",
-            call.client_id,
+            call.client_id or call.id,
             call.context,
         )
         return dataplane.schedule_inside(served, request)
@@ -206,7 +222,9 @@ def check_call(signature: Signature, call: ModelCall) -> tuple[int, object]:
     clients' requests have the words.
     """
     inputs, specs, rows = call.inputs, signature.inputs, -1
-    if signature.max_batch and len(inputs) == len(specs) and not call.requested_outputs:
+    outputs = call.requested_outputs
+    known = len(outputs) <= MOST_TENSORS and all(map(signature.outputs.__contains__, outputs))
+    if signature.max_batch and len(inputs) == len(specs) and known:
         for name, array in inputs.items():
             spec, shape = specs.get(name), array.shape
             if (

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -44,6 +44,7 @@ class ServedVersion:
 
     `load_seconds` covers checking, loading and warming. `language`: what its text is made of, for
     a language model; None for any other. `holds`: requests to other models that will yet call it.
+    `steps`: the models that an ensemble calls, and their versions as text ("": any).
     """
 
     version: ModelVersion
@@ -55,6 +56,13 @@ class ServedVersion:
     language: "Language | None" = None
     holds: int = 0
     unheld: asyncio.Event | None = None
+    steps: tuple[tuple[str, str], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = tuple(
+            (step.model_name, "" if step.model_version < 0 else str(step.model_version))
+            for step in self.version.config.ensemble_scheduling.step
+        )
 
     def keep(self) -> None:
         """Let it take requests until `release`, also when another has taken its place."""

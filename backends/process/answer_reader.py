@@ -1,14 +1,17 @@
-"""Who reads a worker's connection for calls: a thread that waits for its answer, or one of its own.
+"""Who reads a worker's connection for calls: who waits for an answer, or a thread of its own.
 
 A thread that asks and does nothing else meanwhile reads its answer itself, and what comes for
 others on the way: handing it over from another thread would cost two switches of threads for each
-call. The thread of its own reads whenever anybody waits who does not read, and when nobody asks.
+call. So does an asyncio loop whose tasks wait. The thread of its own reads whenever anybody waits
+who does not read, and when nobody asks.
 """
 
+import asyncio
 import os
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
@@ -30,20 +33,24 @@ class AnswerReader:
         gone: Callable[[], None],
         broken: Callable[[Exception], None],
         others_wait: Callable[[], bool],
+        loops_wait: Callable[[], bool],
     ) -> None:
         """`heed` is called with each message, in order, on whichever thread has read it, and must
         not block; `gone`, once or more, when the server has closed the connection; `broken` when
-        what comes cannot be read. `others_wait`: whether anybody waits who does not read."""
+        what comes cannot be read. `others_wait`: whether anybody waits who does not read;
+        `loops_wait`: whether a task of a loop does that `read_on` was called for."""
         self._channel = channel
         self._heed = heed
         self._gone = gone
         self._broken = broken
         self._others_wait = others_wait
+        self._loops_wait = loops_wait
         self._receiving = threading.Lock()
         self._turn = threading.Condition()
         self._aside_until = 0.0
         self._polling = False
         self._bell = -1
+        self._loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
         self._poll = select.poll()
 
     def start(self) -> None:
@@ -77,6 +84,40 @@ class AnswerReader:
         if self._others_wait():
             self.wake()
         return True
+
+    def read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Let this loop, which runs on the calling thread, receive from now on whenever it runs;
+        False for one that watches no descriptors."""
+        if loop in self._loops:
+            return True
+        try:
+            loop.add_reader(self._channel.fileno(), self._receive_on, loop)
+        except NotImplementedError:
+            return False
+        self._loops.add(loop)
+        return True
+
+    def _receive_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._receiving.acquire(blocking=False):
+            if not self._loops_wait():  # nor need this one wake for it
+                self._leave(loop)
+            return
+        try:
+            while (message := self._channel.receive_begun()) is not None:
+                self._heed(message)
+                if not self._channel.has_message:
+                    return
+        except (EOFError, OSError):
+            self._leave(loop)
+            self._gone()
+        except Exception as error:  # noqa: BLE001 (nobody may wait for what is never read)
+            self._broken(error)
+        finally:
+            self._receiving.release()
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.remove_reader(self._channel.fileno())
+        self._loops.discard(loop)
 
     def wake(self) -> None:
         """Somebody waits who does not read."""

@@ -1,11 +1,12 @@
 """A worker's end of its connection for calls: whatever the model asks of its server goes out here.
 
 `backends.python` asks; `server.bls` is at the other end. Any thread may ask; what comes back is
-handed over on a thread of the client's, which starts with the first question, or on one that waits
-for its own answer. Whoever reads sends nothing: the server stops reading while it has many answers
-that nobody takes.
+handed over on a thread of the client's, which starts with the first question, or where somebody
+waits for their own answer: on a thread that does nothing else meanwhile, or in an asyncio loop.
+Whoever reads sends nothing: the server stops reading while it has many answers that nobody takes.
 """
 
+import asyncio
 import itertools
 import os
 import socket
@@ -47,23 +48,38 @@ class CallClient:
         self._reading = False
         self._gone = False
         self._unread: set[int] = set()  # questions whose askers do not read
+        self._in_loops: set[int] = set()  # those that tasks of a loop wait for, which reads
         self._reader = AnswerReader(
-            self._channel, self._heed, self._lost, _end_worker, lambda: bool(self._unread)
+            self._channel,
+            self._heed,
+            self._lost,
+            _end_worker,
+            lambda: bool(self._unread),
+            lambda: bool(self._in_loops),
         )
         self.read_metrics: Callable[[], MetricValues] = lambda: MetricValues({})
 
-    def open(self, deliver: Deliver, *, will_wait: bool = False) -> int:
+    def open(
+        self,
+        deliver: Deliver,
+        *,
+        will_wait: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> int:
         """The number of a new question, whose answers go to `deliver` until `close`. `will_wait`:
-        the calling thread is about to `wait` for its answer."""
+        the calling thread is about to `wait` for its answer. `loop`: runs on the calling thread,
+        and a task of it will wait."""
         number = next(self._numbers)
         self._open[number] = deliver
-        if not will_wait:
-            self._unread.add(number)
         if not self._reading:
             self._start()
         if will_wait:
             self._reader.expect()
+        elif loop is not None and self._reader.read_on(loop):
+            self._in_loops.add(number)
+            self._reader.expect()
         else:
+            self._unread.add(number)
             self._reader.wake()
         if self._gone and self._open.pop(number, None) is not None:
             deliver(None, -1)
@@ -80,6 +96,7 @@ class CallClient:
         """Whatever still comes for it is dropped."""
         self._open.pop(number, None)
         self._unread.discard(number)
+        self._in_loops.discard(number)
 
     def send(self, message: Struct, fd: int = -1) -> None:
         """Send one message; blocks while the server reads nothing. `fd` is closed. A server that is

@@ -15,7 +15,7 @@ import numpy as np
 from backends.seam import Tensors
 from repository.config.tensors import BY_DTYPE, BY_NAME, Array
 
-_ALIGN_BYTES = 64
+ALIGN_BYTES = 64
 _ELEMENT_BYTES = 48
 """Of an element of BYTES, beside its contents."""
 
@@ -55,7 +55,7 @@ def pack(members: Sequence[Tensors], room: TensorBuffer, start: int = 0) -> list
     end = start
     for name in names:
         arrays = [member.get(name) for member in members]
-        start = -(-end // _ALIGN_BYTES) * _ALIGN_BYTES
+        start = -(-end // ALIGN_BYTES) * ALIGN_BYTES
         datatype, end = _place(name, arrays, start, pieces)
         shapes = tuple(None if array is None else array.shape for array in arrays)
         blocks.append(TensorBlock(name, datatype, start, shapes))
@@ -71,6 +71,8 @@ def unpack(blocks: Sequence[TensorBlock], count: int, region: Array) -> list[dic
 
     Raises `ValueError` or `TypeError` when the blocks do not fit the region, one beside the other.
     """
+    if count == 1 and (only := _unpack_one(blocks, region)) is not None:
+        return [only]
     _refuse_outside(blocks, region)
     members: list[dict[str, Array]] = [{} for _ in range(count)]
     room = len(region)
@@ -83,6 +85,22 @@ def unpack(blocks: Sequence[TensorBlock], count: int, region: Array) -> list[dic
         if room < 0:
             raise ValueError("tensors lie over one another")
     return members
+
+
+def _unpack_one(blocks: Sequence[TensorBlock], region: Array) -> dict[str, Array] | None:
+    """The tensors of the only member, where each is of numbers and nothing is amiss."""
+    found: dict[str, Array] = {}
+    room = len(region)
+    for name, datatype, start, shapes in blocks:
+        row, shape = BY_NAME[datatype], shapes[0] if len(shapes) == 1 else None
+        if not row.itemsize or shape is None or start < 0 or (shape and min(shape) < 0):
+            return None
+        size = prod(shape) * row.itemsize
+        room -= size
+        if room < 0 or start + size > len(region):
+            return None
+        found[name] = np.ndarray(shape, row.dtype, region, start)
+    return found
 
 
 def kept_bytes(blocks: Sequence[TensorBlock], region: Array) -> int:

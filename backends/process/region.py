@@ -16,7 +16,7 @@ from repository.config.tensors import Array
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _SMALLEST_BYTES = 64 * 1024
-_INSIDE_BYTES = 16 * 1024
+INSIDE_BYTES = 16 * 1024
 """Up to here a copy through the socket costs less than a region of its own."""
 
 
@@ -76,7 +76,7 @@ class MessageBuffer:
 
     def reserve(self, size_bytes: int) -> Array:
         """A writable uint8 array of at least `size_bytes`; call it once."""
-        if size_bytes > _INSIDE_BYTES:
+        if size_bytes > INSIDE_BYTES:
             return self._outbox.reserve(size_bytes)
         self._inside = np.zeros(size_bytes, np.uint8)
         return self._inside

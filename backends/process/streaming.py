@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from backends.process.duplex import Duplex
-from backends.process.layout import TensorBlock, pack
+from backends.process.message_tensors import pack_message
 from backends.process.messages import StreamPart, StreamRead, WorkerError, decode
-from backends.process.region import MessageBuffer
 from backends.response_sender import BoundedResponseSender
-from backends.seam import ResponsePart
+from backends.seam import ResponsePart, Tensors
 from repository.process.channel import Channel, ChannelMessage
 
 
@@ -65,13 +64,12 @@ class StreamChannel:
         if part.last:
             self._open.pop(stream, None)
         trouble: WorkerError | None = None
-        blocks: tuple[TensorBlock, ...] = ()
-        parcel = MessageBuffer()
+        tensors: Tensors = {}
         if isinstance(part.result, Exception):
             trouble = self._trouble(part.result)
         elif part.result is not None:
-            blocks = tuple(pack([part.result], parcel))
-        data, fd = parcel.contents()
+            tensors = part.result
+        blocks, data, fd = pack_message(tensors)
         parameters = json.dumps(dict(part.parameters)) if part.parameters else ""
         stream_part = StreamPart(
             stream, part.last, part.result is None, trouble, blocks, data, parameters

@@ -17,8 +17,9 @@ import numpy as np
 from backends.process.call_client import Answer, CallClient, call_client
 from backends.process.call_messages import CallCancel, CallPart, CallRead, CallRequest
 from backends.process.health.heartbeat import progressed
-from backends.process.layout import TensorBlock, pack, unpack
-from backends.process.region import MessageBuffer, message_region
+from backends.process.layout import unpack
+from backends.process.message_tensors import pack_message
+from backends.process.region import message_region
 from backends.python.model_errors import TritonError, TritonModelException
 from backends.python.response import InferenceResponse
 from backends.python.tensor import Tensor, protocol_array
@@ -142,10 +143,13 @@ async def call_async(terms: CallTerms) -> InferenceResponse:
 
     def deliver(part: Answer | None, fd: int) -> None:
         received = _received(part, fd)
+        if asyncio._get_running_loop() is loop:  # it reads by itself
+            _settle(answer, received)
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(_settle, answer, received)
 
-    number = client.open(deliver)
+    number = client.open(deliver, loop=loop)
     try:
         _send(client, number, terms, stream=False)
         return _only(await answer)
@@ -193,7 +197,7 @@ def _response(received: _ReceivedPart) -> InferenceResponse | None:
         return InferenceResponse(error=TritonError(part.error.text, code))
     if part.empty:
         return InferenceResponse()
-    outputs = unpack([TensorBlock(*block) for block in part.blocks], 1, received.region)[0]
+    outputs = unpack(part.blocks, 1, received.region)[0]
     parameters = json.loads(part.parameters) if part.parameters else None
     return InferenceResponse(
         [Tensor(name, array) for name, array in outputs.items()], parameters=parameters
@@ -202,11 +206,9 @@ def _response(received: _ReceivedPart) -> InferenceResponse | None:
 
 def _send(client: CallClient, number: int, terms: CallTerms, stream: bool) -> None:
     """Raises `TritonModelException` for what cannot be sent, and forgets the call then."""
-    buffer = MessageBuffer()
     try:
         arrays = {tensor.name(): protocol_array(tensor.as_numpy()) for tensor in terms.inputs}
-        blocks = tuple(pack([arrays], buffer))
-        data, fd = buffer.contents()
+        blocks, data, fd = pack_message(arrays)
         client.send(
             CallRequest(
                 number,

@@ -12,8 +12,7 @@ import numpy as np
 
 from backends.process.call_client import Answer, call_client
 from backends.process.call_messages import IS_READY, LOAD, UNLOAD, ControlAnswer, ControlRequest
-from backends.process.layout import pack
-from backends.process.region import MessageBuffer
+from backends.process.message_tensors import pack_message
 from backends.python.model_errors import TritonModelException
 
 
@@ -57,9 +56,7 @@ def _control(
             os.close(fd)
         answers.put(answer)
 
-    buffer = MessageBuffer()
-    blocks = tuple(pack([files or {}], buffer))
-    data, fd = buffer.contents()
+    blocks, data, fd = pack_message(files or {})
     number = client.open(deliver)
     try:
         client.send(

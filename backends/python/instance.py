@@ -4,19 +4,17 @@ A batch comes from `backends.process.worker`; user code sees each request's tens
 server's shared memory, and what it returns is held against the config before anyone receives it.
 """
 
-import asyncio
 import inspect
 import os
-import threading
 import traceback
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
 from backends.errors import BackendError, ExecutionFailed, FaultyModel, ModelError, Reschedule
+from backends.python.coroutine_loop import CoroutineLoop
 from backends.python.logger import Logger
 from backends.python.model_errors import TritonError
 from backends.python.request import (
@@ -65,7 +63,7 @@ class PythonInstance:
         self._version = version
         self._model = model
         self._name = name
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._coroutines: CoroutineLoop | None = None
         if hasattr(model, "is_ready"):
             self.check_ready = self._is_ready
         self._outputs = {
@@ -105,7 +103,7 @@ class PythonInstance:
         try:
             answer = self._model.is_ready()
             if inspect.iscoroutine(answer):
-                answer = self.run_coroutine(answer).result()
+                answer = self.coroutines().run(answer)
         except Exception:  # noqa: BLE001 - user code
             traceback.print_exc()
             return False
@@ -117,8 +115,8 @@ class PythonInstance:
     def close(self) -> None:
         """Let the model finalize; what it raises is printed."""
         self.ready = False
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._coroutines is not None:
+            self._coroutines.close()
         if not hasattr(self._model, "finalize"):
             return
         try:
@@ -152,7 +150,7 @@ class PythonInstance:
         try:
             returned = self._model.execute(requests)
             if inspect.iscoroutine(returned):
-                returned = self.run_coroutine(returned).result()
+                returned = self.coroutines().run(returned)
         except Exception as error:
             sent = [request.sent for request in requests]
             if not any(one is not None and one.response is not None for one in sent):
@@ -197,12 +195,11 @@ class PythonInstance:
             )
         return answer.response
 
-    def run_coroutine(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
-        """Run user code's coroutine on the instance's own loop, which all of them share."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="execute", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    def coroutines(self) -> CoroutineLoop:
+        """Where the coroutines of user code run, all of them."""
+        if self._coroutines is None:
+            self._coroutines = CoroutineLoop()
+        return self._coroutines
 
     def _result(
         self,

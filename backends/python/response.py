@@ -17,13 +17,14 @@ class InferenceResponse:
         error: TritonError | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        if any(not isinstance(tensor, Tensor) for tensor in output_tensors):
-            raise TritonModelException("output_tensors must be a list of pb_utils.Tensor")
+        for tensor in output_tensors:
+            if not isinstance(tensor, Tensor):
+                raise TritonModelException("output_tensors must be a list of pb_utils.Tensor")
         if error is not None and not isinstance(error, TritonError):
             raise TritonModelException("error must be a pb_utils.TritonError")
         self._tensors = list(output_tensors)
         self._error = error
-        self.facts = _sendable(parameters or {})
+        self.facts = _sendable(parameters) if parameters else {}
 
     def output_tensors(self) -> list[Tensor]:
         """The tensors."""

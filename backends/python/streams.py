@@ -76,7 +76,7 @@ class StreamingPythonInstance(PythonInstance):
         except Exception as error:
             raise ExecutionFailed(self._failed(describe(error, self._version.path))) from error
         if inspect.iscoroutine(answer):
-            future = self.run_coroutine(answer)
+            future = self.coroutines().start(answer)
             future.add_done_callback(partial(self._ended, outlets=outlets, requests=requests))
             requests = []
         elif answer is not None:

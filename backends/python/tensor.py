@@ -23,7 +23,7 @@ class Tensor:
                 f"Tensor '{name}' needs a numpy array, not {type(numpy_array).__name__}"
             )
         dtype = numpy_array.dtype
-        if dtype.kind != "S" and dtype.newbyteorder("=") not in BY_DTYPE:
+        if not (dtype in BY_DTYPE or dtype.kind == "S" or dtype.newbyteorder("=") in BY_DTYPE):
             raise TritonModelException(
                 f"Tensor dtype '{dtype}' used for numpy_array of '{name}' is not supported. "
                 "Use np.object_ for strings."

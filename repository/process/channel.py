@@ -104,6 +104,15 @@ class Channel:
         self._ahead = data[end:]
         return ChannelMessage(data[HEADER_BYTES:end], self._own_fd(header))
 
+    def receive_begun(self) -> ChannelMessage | None:
+        """The next message, if any of it has come; waits for its rest, and raises, as `receive`."""
+        if not self._ahead:
+            try:
+                self._ahead = self._read_some(_CHUNK_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+        return self.receive()
+
     def _own_fd(self, header: int) -> int:
         """The descriptor that came with a message; descriptors arrive in the messages' order."""
         if not header & WITH_FD:
@@ -120,10 +129,10 @@ class Channel:
             missing -= len(part)
         return b"".join(parts)
 
-    def _read_some(self, limit: int) -> bytes:
+    def _read_some(self, limit: int, flags: int = 0) -> bytes:
         try:
             data, ancillary, _, _ = self._socket.recvmsg(
-                limit, _ROOM_FOR_ONE_FD, socket.MSG_CMSG_CLOEXEC
+                limit, _ROOM_FOR_ONE_FD, flags | socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionError:
             raise EOFError("the peer has closed the connection") from None

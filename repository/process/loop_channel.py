@@ -61,13 +61,28 @@ class LoopChannel:
             _close(fd)
             return
         length = len(payload) if fd < 0 else len(payload) | WITH_FD
-        self._unsent.append((memoryview(length.to_bytes(HEADER_BYTES, "little") + payload), fd))
+        frame = length.to_bytes(HEADER_BYTES, "little") + payload
+        if fd < 0 and not self._unsent and self._send_at_once(frame):
+            return
+        self._unsent.append((memoryview(frame), fd))
         if len(self._unsent) == 1:
             self._writable()
             if self._unsent and self._open and self._retry is None:
                 self._loop.add_writer(self._socket.fileno(), self._writable)
         elif len(self._unsent) == _FULL_MESSAGES:
             self._loop.remove_reader(self._socket.fileno())
+
+    def _send_at_once(self, frame: bytes) -> bool:
+        """Whether the kernel has taken all of it, as it does nearly always; what is left of it
+        waits."""
+        try:
+            sent = self._socket.send(frame)
+        except OSError:  # `_writable` will meet it too
+            return False
+        if sent < len(frame):
+            self._unsent.append((memoryview(frame)[sent:], -1))
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+        return True
 
     def close(self) -> None:
         """Close the socket and every descriptor nobody has received. Idempotent."""
@@ -88,8 +103,7 @@ class LoopChannel:
         try:
             while self._unsent:
                 frame, fd = self._unsent[0]
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
-                sent = self._socket.sendmsg([frame], rights if fd >= 0 else [])
+                sent = self._send_some(frame, fd)
                 _close(fd)  # it went with the first byte
                 self._short_since = 0.0
                 if sent < len(frame):
@@ -104,6 +118,12 @@ class LoopChannel:
             self._refused(error)
             return
         self._loop.remove_writer(self._socket.fileno())
+
+    def _send_some(self, frame: memoryview, fd: int) -> int:
+        if fd < 0:
+            return self._socket.send(frame)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+        return self._socket.sendmsg([frame], rights)
 
     def _refused(self, error: OSError) -> None:
         """The kernel takes no message: try again soon, or end."""
@@ -132,8 +152,11 @@ class LoopChannel:
         if not data:
             self._end(None)
             return
-        self._ahead += data
         try:
+            if not (self._ahead or self._fds) and self._is_one(data):
+                self._receive(ChannelMessage(data[HEADER_BYTES:], -1))
+                return
+            self._ahead += data
             while self._open and (message := self._next()) is not None:
                 self._receive(message)
         except Exception as error:  # noqa: BLE001 - a stranger's message; who owns us judges
@@ -147,6 +170,11 @@ class LoopChannel:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
         return data
+
+    def _is_one(self, data: bytes) -> bool:
+        """Whether it is exactly one message without a descriptor, as it is nearly always."""
+        length = len(data) - HEADER_BYTES
+        return int.from_bytes(data[:HEADER_BYTES], "little") == length <= self._most_bytes
 
     def _next(self) -> ChannelMessage | None:
         """The next whole message. Raises ValueError for what is none."""

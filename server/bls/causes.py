@@ -1,7 +1,6 @@
 """The requests that a model executes while it calls others: their calls, and what they pass on."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from backends.seam import Member
 from control.access.scopes import Principal
@@ -10,10 +9,11 @@ from schedulers.request import CallContext, CallRoot, InferRequest
 
 
 class CausingRequest:
-    """A request of which calls were made. `left`: its execution is over; `calls`: those of its
-    calls that have no answer yet, by what cancels each."""
+    """A request of which calls were made. `request`: the member, where it is one; a warm-up's is
+    one too. `left`: its execution is over; `calls`: those of its calls that have no answer yet, by
+    what cancels each."""
 
-    __slots__ = ("calls", "cancelled", "context", "left", "member")
+    __slots__ = ("calls", "cancelled", "context", "left", "member", "request")
 
     def __init__(self, member: Member | None, model: str) -> None:
         """`member`: None for a call outside of every execution. A warm-up's request, and a call
@@ -22,15 +22,11 @@ class CausingRequest:
         self.left = False
         self.cancelled = False
         self.calls: dict[int, Callable[[], None]] = {}
-        if isinstance(member, InferRequest):
-            self.context = context_of(member)
+        self.request = member if isinstance(member, InferRequest) else None
+        if self.request is not None:
+            self.context = context_of(self.request)
         else:
             self.context = CallContext((model,), CallRoot(), is_outermost=True)
-
-    @property
-    def request(self) -> InferRequest | None:
-        """The member, where it is a request; a warm-up's is one too."""
-        return self.member if isinstance(self.member, InferRequest) else None
 
 
 class Causes:
@@ -99,16 +95,3 @@ def latest_deadline_ns(causes: Iterable[CausingRequest]) -> int:
     """Until when somebody waits for any of them; 0 for ever."""
     deadlines = [0 if cause.request is None else cause.request.deadline_ns for cause in causes]
     return 0 if 0 in deadlines else max(deadlines)
-
-
-def passed_on(causes: Sequence[CausingRequest]) -> dict[str, Any]:
-    """The fields of a ModelCall that come from the only request that it is for."""
-    request = causes[0].request
-    if request is None or len(causes) > 1:
-        return {}
-    return {
-        "trace": request.trace,
-        "number": request.number,
-        "part": request.part,
-        "client_id": request.client_id,
-    }

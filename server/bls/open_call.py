@@ -41,7 +41,7 @@ class OpenCall:
         self._error: Exception | None = None
         self._reply: Reply | None = None
         self._unread = 0
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -68,13 +68,17 @@ class OpenCall:
         if not 0 < count <= self._unread:
             raise ValueError("more responses read than were sent")
         self._unread -= count
-        self._room.set()
+        self._look_for_room()
 
     def cancel(self) -> None:
         """Nobody waits for it; the called model is told."""
         if self._reply is not None:
             self._reply.cancel()
-        self._room.set()
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
 
     def _cause_cancelled(self) -> None:
         if all(cause.cancelled for cause in self.causes):
@@ -134,9 +138,10 @@ class OpenCall:
     async def _read_on(self, reply: Reply) -> None:
         """Wait for the script to read, which is then what has to get on."""
         self._activity.calls -= 1
+        self._room = room = self._room or asyncio.Event()
         while self._unread >= WINDOW and not reply.cancelled:
-            self._room.clear()
-            await self._room.wait()
+            room.clear()
+            await room.wait()
         self._activity.calls += 1
 
     def _end(self) -> None:

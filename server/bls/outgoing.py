@@ -4,9 +4,8 @@ import json
 
 from backends.errors import ModelError
 from backends.process.call_messages import CallError, CallPart
-from backends.process.layout import pack
+from backends.process.message_tensors import pack_message
 from backends.process.messages import encode
-from backends.process.region import MessageBuffer
 from schedulers.errors import Cancelled
 from schedulers.reply import NotOneResponse
 from schedulers.request import InferResponse
@@ -33,9 +32,7 @@ _CODES = {
 def response_part(number: int, response: InferResponse, last: bool) -> tuple[bytes, int]:
     """A response with its tensors: the message, and the descriptor that goes with it or -1. Any
     thread may call. Raises ValueError for tensors that cannot travel."""
-    buffer = MessageBuffer()
-    blocks = tuple(pack([response.outputs], buffer))
-    data, fd = buffer.contents()
+    blocks, data, fd = pack_message(response.outputs)
     parameters = json.dumps(dict(response.parameters)) if response.parameters else ""
     part = CallPart(number, last, False, None, blocks, data, parameters)
     return encode(part), fd

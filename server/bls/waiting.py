@@ -1,5 +1,6 @@
 """Who waits for whom, over all instances that call other models: no circle is left to wait."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -39,6 +40,7 @@ class Waiting:
     def __init__(self, surroundings: ScriptSurroundings) -> None:
         self._surroundings = surroundings
         self._of_callers: dict[Caller, dict[int, _Call]] = {}
+        self._callers: Counter[Version] = Counter()
 
     def begin(self, caller: Caller, request: CallRequest, context: CallContext) -> str:
         """Count a call that was accepted. Its refusal, where it can never be answered; "" else."""
@@ -47,14 +49,19 @@ class Waiting:
             return ""
         caller.instance.waits()
         callees = self._callees(request.model, request.version, context)
-        waiting = self._of_callers.setdefault(caller, {})
-        waiting[request.number] = _Call(activity.executions, frozenset(callees))
+        waiting = self._of_callers.get(caller)
+        if waiting is None:
+            waiting = self._of_callers[caller] = {}
+            self._callers[_version(caller)] += 1
+        waiting[request.number] = _Call(activity.executions, callees)
+        limiter = self._surroundings.limiter
+        if limiter is None and self._callers.keys().isdisjoint(callees):
+            return ""  # nearly always: no callee calls anybody
         calls = self._awaited()
         versions = {_version(one): None for one in calls}
         may_close = not versions.keys().isdisjoint(callees)
         if may_close and (refusal := self._refusal(caller, calls, versions)):
             return refusal
-        limiter = self._surroundings.limiter
         return "" if limiter is None else self._lacking(caller, calls, limiter)
 
     def end(self, caller: Caller, number: int) -> None:
@@ -64,6 +71,10 @@ class Waiting:
             waiting.pop(number, None)
             if not waiting:
                 del self._of_callers[caller]
+                version = _version(caller)
+                self._callers[version] -= 1
+                if not self._callers[version]:
+                    del self._callers[version]
 
     def _awaited(self) -> Calls:
         """What each instance waits for that executes. A call that an execution which has ended did
@@ -120,7 +131,7 @@ class Waiting:
         limits = self._surroundings.limits(*version)
         return [limiter.shortage_of(limit, held) for limit in limits] or [None]
 
-    def _callees(self, model: str, version: int, context: CallContext) -> set[Version]:
+    def _callees(self, model: str, version: int, context: CallContext) -> frozenset[Version]:
         """The version that answers, or, of an ensemble, those that its steps call."""
         found: set[Version] = set()
         names = [(model, "" if version < 0 else str(version))]
@@ -131,15 +142,13 @@ class Waiting:
                     served = self._surroundings.answering(name, text, context)
                 except ServingError:
                     continue
-                for step in served.version.config.ensemble_scheduling.step:
-                    number = step.model_version
-                    steps.append((step.model_name, "" if number < 0 else str(number)))
-                if not served.version.config.ensemble_scheduling.step:
-                    found.add((served.version.name, served.version.number))
+                steps += served.steps
+                if not served.steps:
+                    found.add((served.signature.model, served.signature.version))
             if not steps:
                 break
             names = steps
-        return found
+        return frozenset(found)
 
 
 def _version(caller: Caller) -> Version:

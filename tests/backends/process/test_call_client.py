@@ -1,5 +1,6 @@
 """A worker's end of its connection for calls, against a server that does not read."""
 
+import asyncio
 import random
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from backends.process.call_client import CallClient
+from backends.process.call_client import Answer, CallClient
 from backends.process.call_messages import (
     CallCancel,
     ControlAnswer,
@@ -115,6 +116,49 @@ def test_a_thread_that_waits_for_its_answer_keeps_no_other_from_getting_its_own(
     reply(server, slow, other)
     assert first.get(timeout=PATIENCE_S) == slow
     assert third.get(timeout=PATIENCE_S) == other
+
+
+def test_tasks_of_a_loop_read_their_answers_beside_a_thread_that_waits_for_its_own(
+    ends: tuple[CallClient, socket.socket],
+) -> None:
+    client, server = ends[0], Channel(ends[1])
+    readers: set[int] = set()
+
+    async def ask() -> int:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+
+        def deliver(came: Answer | None, _fd: int) -> None:
+            readers.add(threading.get_ident())
+            loop.call_soon_threadsafe(future.set_result, -1 if came is None else came.number)
+
+        number = client.open(deliver, loop=loop)
+        client.send(FamilyRequest(number, "a", "b", "gauge"))
+        try:
+            return await asyncio.wait_for(future, PATIENCE_S)
+        finally:
+            client.close(number)
+
+    async def ask_all() -> list[int]:
+        tasks = [asyncio.create_task(ask()) for _ in range(3)]
+        numbers = [await asyncio.to_thread(asked, server) for _ in tasks]
+        beside = answer(client, [])
+        numbers.append(await asyncio.to_thread(asked, server))
+        reply(server, *reversed(numbers))
+        own = await asyncio.to_thread(beside.get, timeout=PATIENCE_S)
+        return [*await asyncio.gather(*tasks), own, *numbers]
+
+    found = asyncio.run(ask_all())
+    assert found[:4] == found[4:]
+
+    async def ask_alone() -> int:
+        task = asyncio.create_task(ask())
+        reply(server, await asyncio.to_thread(asked, server))
+        return await task
+
+    readers.clear()
+    assert asyncio.run(ask_alone()) > 0
+    assert readers == {threading.get_ident()}
 
 
 def test_answers_of_many_threads_in_any_order_reach_who_asked(

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from backends.process.layout import TensorBlock, kept_bytes, merged, pack, unpack
+from backends.process.message_tensors import pack_message
 from backends.process.messages import BatchExecuted, BatchFailed, WorkerError, decode, encode
-from backends.process.region import RegionReader, RegionWriter
-from repository.config.tensors import DATA_TYPES, DataType
+from backends.process.region import RegionReader, RegionWriter, message_region
+from repository.config.tensors import DATA_TYPES, Array, DataType
 
 
 @pytest.mark.parametrize("row", DATA_TYPES, ids=lambda row: row.name)
@@ -23,6 +24,26 @@ def test_every_data_type_crosses_shared_memory_bit_exactly(row: DataType) -> Non
     assert back[0]["X"].dtype == array.dtype
     assert back[1] == {}
     assert back[2]["X"].shape == array[:1].shape
+
+
+@pytest.mark.parametrize("row", DATA_TYPES, ids=lambda row: row.name)
+@pytest.mark.parametrize("elements", [1, 30_000])
+def test_every_data_type_crosses_with_a_message_of_its_own(row: DataType, elements: int) -> None:
+    array = np.zeros((1, elements), row.dtype) if row.itemsize else _strings(elements)
+    odd = np.arange(6, dtype=np.int16).reshape(2, 3).T
+    blocks, data, fd = pack_message({"odd": odd, "X": array, "none": array[:, :0]})
+    assert (fd >= 0) == (array.nbytes > 16 * 1024)
+    back = unpack(blocks, 1, message_region(data, fd))[0]
+    assert back["odd"].tolist() == odd.tolist()
+    assert back["X"].dtype == array.dtype
+    assert back["X"].tolist() == array.tolist()
+    assert back["none"].shape == (1, 0)
+
+
+def _strings(elements: int) -> Array:
+    array = np.empty((1, elements), np.object_)
+    array[:] = b"x"
+    return array
 
 
 def test_a_bf16_nan_keeps_its_payload() -> None:
