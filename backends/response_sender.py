@@ -2,7 +2,7 @@
 
 `schedulers.streams` makes one per request and reads at the far end; the model writes at this one.
 Where the model lives in a worker there is an outlet on each side of the wall, and the host carries
-what is sent one way, what is heard the other.
+responses one way, cancels the other.
 """
 
 import threading

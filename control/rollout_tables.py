@@ -43,7 +43,7 @@ class Rollout(Table):
 
 
 class RolloutWindow(Table):
-    """What one gateway process has counted for a rollout since it first heard of it.
+    """What one gateway process has counted for a rollout since it first received it.
 
     `process` is new with every start of the gateway: its counts begin at nothing, and those of
     the one before stay as they were. `at` is when they were last told.

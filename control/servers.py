@@ -54,7 +54,7 @@ def list_servers(session: Session, now: datetime) -> list[ServerView]:
 
 
 def alive(session: Session, now: datetime) -> frozenset[str]:
-    """Ids of the servers heard of lately."""
+    """Ids of the servers whose heartbeats are recent."""
     return frozenset(one.id for one in list_servers(session, now) if one.alive)
 
 

@@ -1,6 +1,6 @@
 """One instance, the thread it runs on, and the batch it is busy with, up to its answers.
 
-Batches come from `schedulers.batching` through a C-level queue; the loop hears back once per
+Batches come from `schedulers.batching` through a C-level queue; the loop is called back once per
 batch, by one `call_soon_threadsafe`. From `Run.answer` the replies wake the front ends.
 """
 
@@ -190,7 +190,7 @@ class InstanceThread:
     batch, so that a model nobody calls costs no thread.
 
     `streams`: whether the model is decoupled, `open` how many of its requests are unfinished;
-    `hears`: whether the instance can be told of a cancelled request while it executes.
+    `can_cancel`: whether the instance can be told of a cancelled request while it executes.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class InstanceThread:
         self.instance = instance
         self.number = number
         self.streams: bool = getattr(instance, "streams", False)
-        self.hears: bool = hasattr(instance, "cancel")
+        self.can_cancel: bool = hasattr(instance, "cancel")
         self.open = 0
         self._streamed = asyncio.Event()
         self.running: Run | None = None
@@ -224,7 +224,7 @@ class InstanceThread:
         self.running = run
         for ticket in run.tickets:
             ticket.started_ns, ticket.instance = run.started_ns, self.number
-        if self.hears and not run.outlets:
+        if self.can_cancel and not run.outlets:
             for index, ticket in enumerate(run.tickets):
                 ticket.source = CancelListener(
                     cast(CancellableInstance, self.instance), run.batch, index

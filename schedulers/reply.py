@@ -32,7 +32,7 @@ class Reply:
     """Two ends of one answer.
 
     Inside (the scheduler): `send`, `close`, `fail`, and `cancelled` to look at.
-    The scheduler sets `source` while somebody must hear of reading and cancelling.
+    The scheduler sets `source` while somebody must be told of reading and cancelling.
     Outside (the front end): `await one()`, `async for`, `cancel()`, or `then(callback)` for one
     that wants to be called instead of woken.
     """
@@ -65,9 +65,9 @@ class Reply:
         self.started_ns = 0
         """When its execution began, on time.monotonic_ns; 0 before."""
         self.watcher: Callable[[Reply], None] | None = None
-        """Who hears of the end; set it with `watch`, or by hand where nobody does yet."""
+        """Called at the end; set it with `watch`, or by hand where nobody does yet."""
         self.recorder: Callable[[Reply], None] | None = None
-        """Who hears of the end before all watchers; whoever submitted the request sets it, before
+        """Called at the end before all watchers; whoever submitted the request sets it, before
         the reply has ended."""
         self.ended = False
         self.cancelled = False
@@ -127,7 +127,7 @@ class Reply:
 
     def watch(self, watcher: Callable[["Reply"], None]) -> None:
         """Call `watcher(self)` once, on the loop, when the reply has ended and before its reader
-        hears of it; for who counts how requests end, and takes nothing. Several may watch."""
+        knows; for who counts how requests end, and takes nothing. Several may watch."""
         if self.ended:
             watcher(self)
         elif (before := self.watcher) is None:

@@ -62,7 +62,7 @@ class Streams:
         """End the open streams of one instance, as `fail`."""
         self.fail({stream.ticket for stream in self._open if stream.thread is thread}, error)
 
-    def hear(self, stream: "_Stream", part: ResponsePart) -> None:
+    def take(self, stream: "_Stream", part: ResponsePart) -> None:
         """From any thread: the model has sent a part."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to answer
             self._loop.call_soon_threadsafe(stream.receive, part, time.monotonic_ns())
@@ -86,7 +86,7 @@ class _Stream:
     def __init__(self, ticket: Ticket, thread: InstanceThread, run: Run, among: Streams) -> None:
         self.ticket = ticket
         self.thread = thread
-        self.outlet = BoundedResponseSender(lambda part: among.hear(self, part))
+        self.outlet = BoundedResponseSender(lambda part: among.take(self, part))
         self._among = among
         self._run = run
         self._position = 0

@@ -267,7 +267,7 @@ class Gateway:
         return 0
 
     async def _fetch(self) -> None:
-        """Be ready once the current desired state is heard and loaded, or after the time for it."""
+        """Be ready once the current desired state is loaded, or after the time for it."""
         control, limit = self._control, self._settings.initial_fetch_timeout_secs
         if control is None or not self._lifecycle.fetching:
             return

@@ -18,7 +18,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class _UserModuleFinder:
-    """Finds modules with our packages' names everywhere but in our house."""
+    """Finds modules with our packages' names everywhere but in our own folder."""
 
     @staticmethod
     def find_spec(

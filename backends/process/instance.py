@@ -34,7 +34,7 @@ class HostedInstance:
     `load_timeout_secs` bounds every load, also after a death. `limit`: a worker that executes for
     longer without progress is killed and restarted. `heartbeat_timeout_secs`: so is one that is
     idle or stopped by a signal and answers no heartbeat for so long. `config` is the one the worker
-    completed; `deaths` counts ready workers that died, `streak` tells of the latest of them.
+    completed; `deaths` counts ready workers that died, `crash_history` has the latest of them.
     `calling`: set by the owner, called on the loop when the model begins to wait for another one.
     """
 
@@ -52,7 +52,7 @@ class HostedInstance:
         """Spawn and load; blocks. Raises `LoadFailed` and leaves no process then."""
         self.ready = False
         self.deaths = 0
-        self.streak = CrashHistory()
+        self.crash_history = CrashHistory()
         self.changed: Callable[[], None] = lambda: None
         self.calling: Callable[[], None] = lambda: None
         self._plan = WorkerSpec(
@@ -207,11 +207,11 @@ class HostedInstance:
         self.changed()
 
     def _revive(self, dead: WorkerSession) -> None:
-        """Bury the dead worker; start others until one is ready or the instance is closed."""
+        """Close the dead worker; start others until one is ready or the instance is closed."""
         name, where = self._plan.name, self._plan.where
         lived_secs = time.monotonic() - dead.process.started
         ending = dead.process.ending()
-        self.streak = self.streak.then(time.time(), ending)
+        self.crash_history = self.crash_history.then(time.time(), ending)
         _logger.error("%s: the worker process of instance '%s' %s", where, name, ending)
         dead.close()
         while not self._closing.wait(self._backoff.after(lived_secs)):

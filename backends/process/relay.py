@@ -41,7 +41,7 @@ class WorkerGone(Exception):
 class StreamRelay:
     """Takes over the channel of a loaded worker whose model is decoupled.
 
-    `open`, `ask` and `forget` belong to the conversation's turn; outlets are heard from any thread.
+    `open`, `ask` and `forget` belong to the conversation's turn; outlets are for any thread.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class StreamRelay:
         self._activity = process.activity
         self._asking = False
         self._answers: SimpleQueue[Message | None] = SimpleQueue()
-        self._duplex = Duplex(process.channel, plan.name, self._hear, self._gone)
+        self._duplex = Duplex(process.channel, plan.name, self._receive, self._gone)
         self._duplex.start()
 
     def behind(self) -> bool:
@@ -141,7 +141,7 @@ class StreamRelay:
 
     # on the reading thread
 
-    def _hear(self, received: ChannelMessage) -> None:
+    def _receive(self, received: ChannelMessage) -> None:
         try:
             message = self._decoded(received)
             if isinstance(message, StreamPart):

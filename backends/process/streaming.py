@@ -25,7 +25,7 @@ class StreamChannel:
         self._trouble = trouble
         self._open: dict[int, BoundedResponseSender] = {}
         self._inbox: SimpleQueue[ChannelMessage | None] = SimpleQueue()
-        self._duplex = Duplex(channel, name, self._hear, self._gone)
+        self._duplex = Duplex(channel, name, self._receive, self._gone)
         self._duplex.start()
 
     def receive(self) -> ChannelMessage:
@@ -78,7 +78,7 @@ class StreamChannel:
 
     # on the reading thread
 
-    def _hear(self, received: ChannelMessage) -> None:
+    def _receive(self, received: ChannelMessage) -> None:
         message = decode(received.payload)
         if not isinstance(message, StreamRead):
             self._inbox.put(received)

@@ -91,7 +91,7 @@ class LoginThrottle:
         return len(self._failed) + len(self._good)
 
     def wait(self, name: str, address: str, now: float) -> float:
-        """Seconds until the next try is heard, 0.0 for now."""
+        """Seconds until the next try is taken, 0.0 for now."""
         pair, *shared = _keys(name, address)
         counted = [pair] if pair in self._good else [pair, *shared]
         return max(self._wait(key, now) for key in counted)

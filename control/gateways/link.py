@@ -1,4 +1,4 @@
-"""The control process's end of the link: hands gateways the desired state, hears what they load."""
+"""The control process's end of the link: hands out the desired state, receives what is loaded."""
 
 import asyncio
 import logging
@@ -59,7 +59,7 @@ async def _ignore(_message: object) -> Any:
 
 class LinkServer:
     """Listens for gateways of the same user on a Unix socket; on the loop's thread. `counted` gets
-    what their routes have counted, `recorded` what they saw and heard for experiments, `windowed`
+    what their routes have counted, `recorded` the exposures and feedback of experiments, `windowed`
     the windows of time series, `drifted` those of drift."""
 
     def __init__(

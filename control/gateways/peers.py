@@ -2,7 +2,7 @@
 
 A query goes to the channel of the control process that is to answer, and the answer to that of the
 asker, by PostgreSQL's NOTIFY. A channel is named by the boot of its process, so that a predecessor
-neither hears nor answers.
+neither receives nor answers.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class PeerGateways:
             raise GatewayUnreachable("; ".join(f"{one}: {why}" for one, why in silent.items()))
         return ServerAnswers(answers, silent)
 
-    def heard(self, payload: str) -> None:
+    def receive(self, payload: str) -> None:
         """Another server's query, or the answer to one of ours."""
         if not payload:
             return

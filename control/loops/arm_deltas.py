@@ -25,7 +25,7 @@ class ArmDelta:
 
 
 class ArmDeltas:
-    """Of every gateway. What one has counted before it was first heard of is left out: it may have
+    """Of every gateway. What one has counted before its first report is left out: it may have
     been told to an earlier process."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from control.sql.database import Database
 from control.tables import Counter
 
 POLL_S, NET_S = 0.25, 5.0
-"""Between two looks at the number where other servers' changes are not heard of, and where all are:
+"""Between two looks at the number where other servers' changes are not notified, and where all are:
 then a look is only the net below. Our own changes wake it."""
 
 RETRY_S = 1.0

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 
 class WakeEvent:
-    """On the loop. What rings while nobody rests is heard at the next rest."""
+    """On the loop. What is set while nobody rests ends the next rest."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()

@@ -54,7 +54,7 @@ class RollbackView(msgspec.Struct, frozen=True):
 
 
 def rollback_of(session: Session, model: str) -> RollbackView:
-    """Where a rollback may lead. Raises NotFound for a model nobody has heard of."""
+    """Where a rollback may lead. Raises NotFound for a model that is not known."""
     ready = _ready(session, model)
     if not ready:
         raise NotFound(f"there is no model '{model:.150}'")

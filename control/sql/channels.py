@@ -1,4 +1,4 @@
-"""What servers of one database say to each other: PostgreSQL's NOTIFY, heard without polling."""
+"""What servers of one database say to each other: PostgreSQL's NOTIFY, received without polling."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class ServerChannels:
-    """On the loop. `hear`: who is called with what is said on each channel, see `listener`. On
+    """On the loop. `receive`: who is called with what is said on each channel, see `listener`. On
     SQLite, which one server uses alone, nobody says anything."""
 
     _listener: "PostgresListener | None" = None
 
-    def __init__(self, database: Database, hear: Mapping[str, Callable[[str], None]]) -> None:
+    def __init__(self, database: Database, receive: Mapping[str, Callable[[str], None]]) -> None:
         self._database = database
-        self._hear = hear
+        self._receive = receive
 
     def complete(self) -> bool:
-        """Whether all that other servers commit is heard of: who looks for it can take its time."""
+        """Whether all that other servers commit is notified: who looks for it can take its time."""
         return self._database.is_sqlite or (self._listener is not None and self._listener.listening)
 
     async def run(self) -> None:
@@ -29,7 +29,7 @@ class ServerChannels:
             return
         from control.sql.listener import PostgresListener
 
-        self._listener = PostgresListener(self._database.engine, self._hear)
+        self._listener = PostgresListener(self._database.engine, self._receive)
         await self._listener.run()
 
 

@@ -175,7 +175,7 @@ class Database:
     def on_commit(self, committed: Callable[[bool], None]) -> None:
         """Call it after each commit that made an event or desired something, on the committing
         thread, with whether gateways have something new to be told: the way to wake pumps in this
-        process. Those of other servers hear it on the channel `COMMITTED`."""
+        process. Those of other servers are notified on the channel `COMMITTED`."""
         self._committed.append(committed)
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL's LISTEN: calls who wants to hear of a channel, at no cost while nothing is said."""
+"""PostgreSQL's LISTEN: calls the receivers of a channel, at no cost while nothing is sent."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ RETRY_S = 2.0
 
 _log = logging.getLogger(__name__)
 
-Hear = Callable[[str], None]
+Receiver = Callable[[str], None]
 """Gets the payload of what is said on a channel, and "" when the listener has connected: what was
-said before was not heard. Brief, on the loop."""
+sent before was not received. Brief, on the loop."""
 
 
 class PostgresListener:
     """On the loop, which waits for the socket; with a connection of its own beside the pool's."""
 
-    def __init__(self, engine: Engine, channels: Mapping[str, Hear]) -> None:
+    def __init__(self, engine: Engine, channels: Mapping[str, Receiver]) -> None:
         self._engine = engine
         self._channels = channels
         self.listening = False
@@ -36,7 +36,7 @@ class PostgresListener:
             try:
                 await self._listen()
             except (psycopg.Error, SQLAlchemyError, OSError) as error:
-                _log.debug("nothing is heard from other servers: %s", error)
+                _log.debug("nothing is received from other servers: %s", error)
             finally:
                 self.listening = False
             await asyncio.sleep(RETRY_S)
@@ -48,7 +48,7 @@ class PostgresListener:
 
             def readable() -> None:
                 try:
-                    self._hear(connection)
+                    self._receive(connection)
                 except psycopg.Error as error:
                     if not ended.done():
                         ended.set_exception(error)
@@ -59,8 +59,8 @@ class PostgresListener:
             loop.add_reader(own, readable)
             self.listening = True
             try:
-                for hear in self._channels.values():
-                    hear("")
+                for receive in self._channels.values():
+                    receive("")
                 readable()
                 await ended
             finally:
@@ -83,10 +83,10 @@ class PostgresListener:
             raise
         return connection
 
-    def _hear(self, connection: "psycopg.Connection[Any]") -> None:
+    def _receive(self, connection: "psycopg.Connection[Any]") -> None:
         """Raises psycopg.Error when the connection has ended."""
         connection.pgconn.consume_input()
-        while (heard := connection.pgconn.notifies()) is not None:
-            hear = self._channels.get(heard.relname.decode())
-            if hear is not None:
-                hear(heard.extra.decode())
+        while (notified := connection.pgconn.notifies()) is not None:
+            receive = self._channels.get(notified.relname.decode())
+            if receive is not None:
+                receive(notified.extra.decode())

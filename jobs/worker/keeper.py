@@ -1,4 +1,4 @@
-"""Keep a claim while its work goes on: renew it, write what is new, and hear of its end."""
+"""Keep a claim while its work goes on: renew it, write what is new, and notice its end."""
 
 import logging
 import threading

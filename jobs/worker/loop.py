@@ -1,4 +1,4 @@
-"""Celery's worker around ours: it hears from the broker, and ends on SIGTERM."""
+"""Celery's worker around ours: it consumes from the broker, and ends on SIGTERM."""
 
 import logging
 import warnings

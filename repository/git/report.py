@@ -1,7 +1,7 @@
 """git's answer to a push, read as it passes by: how it ended, and room for words of our own.
 
 git unpacks and checks a pack before it asks any hook. What it refuses there is told by itself
-alone, on the way back, and this is where we hear of it.
+alone, on the way back, and this is where we read it.
 """
 
 import re
@@ -27,7 +27,7 @@ class ReceiveReport:
 
 
 Explain = Callable[[ReceiveReport], Awaitable[Sequence[str]]]
-"""Hears of the end of a push; returns lines that the pusher is to read before git's last word."""
+"""Called at the end of a push; returns lines that the pusher is to read before git's last word."""
 
 
 async def reported(answer: AsyncGenerator[bytes], explain: Explain) -> AsyncGenerator[bytes]:

@@ -66,7 +66,7 @@ class MessageChild:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs, even where the loop has not yet heard of its end."""
+        """Whether it still runs, even where the loop does not yet know of its end."""
         return self._process.state not in ("", "Z", "X")
 
     @property

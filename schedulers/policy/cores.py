@@ -24,7 +24,7 @@ class Waiter(Protocol):
 class CoreTokens:
     """`total` tokens, given first come, first served between the schedulers that wait.
 
-    One that hangs must not stop the house: a lease older than `PATIENCE_NS` no longer counts
+    One that hangs must not stop the others: a lease older than `PATIENCE_NS` no longer counts
     while others wait, so every wait here has an end. Nor must a 50 µs model wait 50 ms behind an
     image model: brief executions that find no token have `total` passes of their own, which
     exceeds the cores by less than a millisecond at a time.

@@ -19,7 +19,7 @@ NEVER = 1 << 63
 
 
 class Ticket(Reply):
-    """A request in the house and the reply it will get.
+    """An accepted request and the reply it will get.
 
     `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit.
     `instance`: the number of the instance that executes it.

@@ -85,7 +85,7 @@ class LiveSequence:
 
 class SlotLane:
     """The slots of one instance. `usable`: sequences may begin here. `ready`: those with a request
-    that could run now. `released`: slots that were freed since the instance last heard of any."""
+    that could run now. `released`: slots that were freed since the instance was last given any."""
 
     def __init__(self, number: int, slots: int) -> None:
         self.number = number

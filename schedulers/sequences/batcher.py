@@ -262,7 +262,7 @@ class SequenceBatcher(BatchScheduler):
         height: int,
         now_ns: int,
     ) -> None:
-        """`picked` nobody: the instance only hears whose states it can forget."""
+        """`picked` nobody: the instance is only given the states that it can forget."""
         tickets = self._table.start(lane, picked)
         for live, ticket in zip(picked, tickets, strict=True):
             self._of_ticket[ticket] = live

@@ -165,7 +165,7 @@ class ControlServer:
         stack.push_async_callback(checker.close)
         checks = CheckerProcesses(checker)
         examiner = Examiner(self._database, self._store, checks, self._settings.model_repository)
-        self._feed = DesiredStateFeed(self._database, self._hears_all)
+        self._feed = DesiredStateFeed(self._database, self._receives_all)
         self._recorder = LoadRecorder(self._database)
         self._deployer = self._make_deployer(examiner)
         self._importer, self._publisher = version_makers(
@@ -173,7 +173,7 @@ class ControlServer:
         )
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
         own = (self._database, self._server, self._boot)
-        self._rollouts = RolloutController(*own, self._hears_all)
+        self._rollouts = RolloutController(*own, self._receives_all)
         trials = ExperimentRecorder(*own, key_of(self._secret))
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
@@ -228,8 +228,8 @@ class ControlServer:
             await self._rollouts.on_arm_reports(reports)
             await trials.counted(reports)
 
-        path, hear = self._sockets / state_paths.LINK, self._hear
-        self._link = LinkServer(path, hear, counted, trials.record, series.record, drift.record)
+        path, receive = self._sockets / state_paths.LINK, self._receive
+        self._link = LinkServer(path, receive, counted, trials.record, series.record, drift.record)
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
         await self._link.open()
@@ -257,10 +257,10 @@ class ControlServer:
             if said != EVENT:
                 self._feed.wake()
 
-        hear = {channel_of(self._boot): self._peers.heard, COMMITTED: committed}
-        return ServerChannels(self._database, hear)
+        receivers = {channel_of(self._boot): self._peers.receive, COMMITTED: committed}
+        return ServerChannels(self._database, receivers)
 
-    def _hears_all(self) -> bool:
+    def _receives_all(self) -> bool:
         """Whether all that is committed wakes our pumps."""
         return self._channels.complete()
 
@@ -354,7 +354,7 @@ class ControlServer:
         else:
             say(f"{view.state}: {view.reason} (push {view.id})")
 
-    async def _hear(self, report: LoadReport) -> None:
+    async def _receive(self, report: LoadReport) -> None:
         if report.server == self._server:
             self._deployer.on_load_report(report)
             self._importer.on_load_report(report)

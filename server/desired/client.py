@@ -26,7 +26,7 @@ BUSY_TICK_S, QUIET_TICK_S = 0.1, 2.0
 """Between two looks at what to report, while something is being loaded and while nothing is."""
 
 FETCH_TICK_S = 0.05
-"""Between two looks whether a server that starts has loaded what it has heard."""
+"""Between two looks whether a server that starts has loaded what it has received."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class DesiredStateClient:
         return self.link.fetched.is_set()
 
     async def fetched(self) -> None:
-        """Return when the current desired state has been heard, and the fleet follows it."""
+        """Return when the current desired state has been received, and the fleet follows it."""
         await self.link.fetched.wait()
         while not self._is_current():  # noqa: ASYNC110 - the fleet has no event for it
             await asyncio.sleep(FETCH_TICK_S)

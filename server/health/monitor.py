@@ -192,7 +192,7 @@ _LOADED = (ServingState.READY, ServingState.FAILED)
 
 def crashes_of(served: ServedVersion) -> CrashHistory:
     """Of all workers of a version."""
-    histories = (getattr(one, "streak", None) for one in served.instances)
+    histories = (getattr(one, "crash_history", None) for one in served.instances)
     return joined(one for one in histories if isinstance(one, CrashHistory))
 
 

@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM do before there is a loop that hears them: end the process, in silence.
+"""What SIGINT and SIGTERM do before there is a loop that handles them: end the process, in silence.
 
 Nothing has been started by then that would have to be ended. Without a handler the first process of
 a container would not end at all (the kernel keeps signals without one from process 1), and SIGINT

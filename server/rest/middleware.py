@@ -167,7 +167,7 @@ class _ByteCounter:
         self.status = 0
         self.ended = False
         self.gone = False
-        """Whether the client went before the answer's end, if anybody waited to hear of it."""
+        """Whether the client went before the answer's end, if anybody waited for that."""
         self.bytes_in = self.bytes_out = 0
 
     async def receive(self) -> Any:

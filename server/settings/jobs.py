@@ -1,4 +1,4 @@
-"""Settings of offline jobs: who runs them, where workers hear of them, and what they may take."""
+"""Settings of offline jobs: who runs them, where workers get them, and what they may take."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class JobSettings(ResidencySettings):
         "Jobs",
         BROKER,
         "",
-        "Where workers hear of jobs: Redis, RabbitMQ (a quorum queue) or a folder. All servers and "
+        "Where jobs come from: Redis, RabbitMQ (a quorum queue) or a folder. All servers and "
         "workers of one database are given the same.",
         note="a folder in the state folder",
     )

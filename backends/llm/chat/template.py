@@ -69,7 +69,7 @@ class ChatTemplate:
 
     def tool_format(self, wanted: str = AUTO) -> ToolFormat | None:
         """How its model writes calls of tools: as it teaches, unless a format is named. None where
-        it does not look at tools: the model would never hear of them."""
+        it does not look at tools: they would never be in its prompt."""
         text = self.text(with_tools=True)
         if not takes_tools(text):
             return None

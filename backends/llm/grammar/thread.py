@@ -117,7 +117,7 @@ class _CompileQueue:
             result: Grammar | GrammarInvalid = self._compiler.compile(task.spec)
         except GrammarInvalid as error:
             result = error
-        except BaseException as error:  # noqa: BLE001 (its request hears of it; the thread goes on)
+        except BaseException as error:  # noqa: BLE001 (its request gets it; the thread goes on)
             result = GrammarInvalid(f"the {task.spec.kind} cannot be compiled: {error}")
         with self._lock:
             if timer is not None:

@@ -24,9 +24,9 @@ class CrashHistory:
         return CrashHistory(self.deaths + 1, self.since, at, ending)
 
 
-def joined(streaks: Iterable[CrashHistory]) -> CrashHistory:
+def joined(histories: Iterable[CrashHistory]) -> CrashHistory:
     """Of several workers: all their deaths, from the first to the last."""
-    died = [one for one in streaks if one.deaths]
+    died = [one for one in histories if one.deaths]
     if not died:
         return CrashHistory()
     latest = max(died, key=lambda one: one.last)

@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnpackReporter:
-    """Hears how git's part of one push ended; `pack_bytes` is what its repository takes at once."""
+    """Reports the end of git's part of a push; `pack_bytes`: what its repository takes at once."""
 
     def __init__(
         self, database: Database, pushing: PushContext, commands: Commands, pack_bytes: int

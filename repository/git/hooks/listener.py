@@ -75,7 +75,7 @@ class HookListener:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Nobody is left to be told when the hook has gone or hears no more.
+        # Nobody is left to be told when the hook has gone or reads no more.
         with contextlib.suppress(ConnectionError, TimeoutError):
             try:
                 if _is_ours(writer):
@@ -120,7 +120,7 @@ class HookListener:
 
 
 class _ReplyWriter:
-    """What one hook hears: some lines, then an exit status. Bounded: it may hear slowly."""
+    """What is sent to one hook: some lines, then an exit status. Bounded: it may read slowly."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

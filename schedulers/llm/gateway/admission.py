@@ -1,4 +1,4 @@
-"""How much one language model takes on: answers in the house, and prompt tokens that wait. Pure."""
+"""How much one language model takes on: answers in progress, and prompt tokens that wait. Pure."""
 
 from backends.llm.settings import ServeSettings
 from schedulers.llm.errors import TooMuchWaiting

@@ -233,7 +233,7 @@ class UnaryCall(GrpcCall):
         message, self._message = self._message, None
         try:
             self._answer(message, self)
-        except Exception as error:  # noqa: BLE001 - the client hears of our bug, and so does the log
+        except Exception as error:  # noqa: BLE001 - our bug goes to the client and to the log
             _log.exception("a gRPC call failed unexpectedly")
             self.fail("INTERNAL", f"{type(error).__name__}: {error}. This is a bug.")
 

@@ -105,7 +105,7 @@ class StreamingCall(GrpcCall):
         except asyncio.CancelledError:
             self.fail("CANCELLED", "the call was cancelled")
             raise
-        except Exception as error:  # noqa: BLE001 - the client hears of our bug, and so does the log
+        except Exception as error:  # noqa: BLE001 - our bug goes to the client and to the log
             _log.exception("a gRPC call failed unexpectedly")
             self.fail("INTERNAL", f"{type(error).__name__}: {error}. This is a bug.")
         else:

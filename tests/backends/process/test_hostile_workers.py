@@ -80,8 +80,8 @@ def test_a_worker_that_streams_more_than_was_asked_for_is_killed(
         outlet = BoundedResponseSender(lambda part: None)
         with suppress(InstanceDied):  # unless it is hanging yet
             instance.stream(batch_of(floats(1)), [outlet])
-        until(lambda: instance.streak.deaths > 0)
-        assert reason in instance.streak.ending
+        until(lambda: instance.crash_history.deaths > 0)
+        assert reason in instance.crash_history.ending
 
 
 def test_a_worker_that_loads_as_another_model_fails_the_load(tmp_path: Path) -> None:

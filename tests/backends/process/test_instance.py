@@ -154,11 +154,11 @@ def test_kill_9_of_an_idle_worker_is_noticed_and_told(obedient: HostedInstance) 
 def test_how_and_since_when_workers_die_is_told(obedient: HostedInstance) -> None:
     before = time.time()
     kill_and_await_another(obedient)
-    first = obedient.streak
+    first = obedient.crash_history
     assert (first.deaths, first.since) == (1, first.last)
     assert before <= first.since <= time.time()
     kill_and_await_another(obedient)
-    told = obedient.streak
+    told = obedient.crash_history
     assert (told.deaths, told.since) == (2, first.since)
     assert "SIGKILL" in told.ending
 

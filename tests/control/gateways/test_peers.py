@@ -73,7 +73,7 @@ async def server(database: Database, name: str, own: Ask) -> AsyncIterator[PeerG
 
     def hear(payload: str) -> None:
         listening.set()
-        made.heard(payload)
+        made.receive(payload)
 
     task = asyncio.create_task(ServerChannels(database, {channel_of(boot): hear}).run())
     try:
@@ -141,7 +141,7 @@ async def test_a_predecessor_with_the_same_id_does_not_answer(shared: Database) 
         with shared.change(SYSTEM) as tx:
             servers.register(tx, "s2", "boot-anew", "1", "")
         anew = PeerGateways(shared, "s2", "boot-anew", gateway("anew"))
-        channels = ServerChannels(shared, {channel_of("boot-anew"): anew.heard})
+        channels = ServerChannels(shared, {channel_of("boot-anew"): anew.receive})
         task = asyncio.create_task(channels.run())
         try:
             async with asyncio.timeout(20):

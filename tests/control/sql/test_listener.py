@@ -20,12 +20,12 @@ class Reused(PostgresListener):
     pipe: tuple[int, int] | None = None
     is_heard = False
 
-    def _hear(self, connection: "psycopg.Connection[Any]") -> None:
+    def _receive(self, connection: "psycopg.Connection[Any]") -> None:
         if self.pipe is not None:
             raise psycopg.OperationalError("it has ended")
         try:
             self.socket = connection.fileno()
-            super()._hear(connection)
+            super()._receive(connection)
         except psycopg.Error:
             self.pipe = os.pipe()
             os.dup2(self.pipe[0], self.socket)
