@@ -2,7 +2,7 @@
 one at the end. A pytest plugin; `./dev test` tells pytest-xdist to keep this order.
 
 How long a test took is kept in pytest's cache, for those where it matters; of others, and in a new
-checkout, it is guessed.
+checkout, it is guessed, and the files of `LONG_FILES` come before the rest.
 """
 
 from collections import Counter
@@ -11,7 +11,30 @@ import pytest
 
 SECONDS = "modelyard/seconds-of-tests"
 _LEAST_SECS = 0.02
+_FIRST_SECS = 10_000
 _GUESS_SECS, _GUESS_OF_SLOW_SECS = 0.01, 5.0
+
+LONG_FILES = (
+    "tests/jobs/worker/test_crashes.py",
+    "tests/admin_ui/browser/test_screens.py",
+    "tests/jobs/tools/test_convert.py",
+    "tests/server/test_isolation.py",
+    "tests/server/control_process/test_push_formats.py",
+    "tests/server/faults/test_callees.py",
+    "tests/server/test_starting.py",
+    "tests/deploy/test_tls_proxies.py",
+    "tests/examples/test_call.py",
+    "tests/modelyard/test_wheel.py",
+    "tests/docs/test_tutorials.py",
+    "tests/server/control_process/test_lost_database.py",
+    "tests/server/control_process/test_crashes.py",
+    "tests/benchmarks/test_soak.py",
+    "tests/benchmarks/test_faults.py",
+    "tests/jobs/tools/quantise_llm/test_quantise_llm.py",
+    "tests/admin_ui/browser/test_charts.py",
+    "tests/admin_ui/browser/test_incident.py",
+)
+"""Those of the slow tests that take tens of seconds, some of them with few tests."""
 
 _seconds: Counter[str] = Counter()
 
@@ -21,9 +44,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """After the tests that do not run were taken out."""
     known = _known(config)
     of_files: Counter[str] = Counter()
+    recorded: set[str] = set()
     for item in items:
-        guess = _GUESS_OF_SLOW_SECS if item.get_closest_marker("slow") else _GUESS_SECS
+        is_slow = item.get_closest_marker("slow") is not None
+        guess = _GUESS_OF_SLOW_SECS if is_slow else _GUESS_SECS
         of_files[_file(item)] += known.get(item.nodeid, guess)
+        if is_slow and item.nodeid in known:
+            recorded.add(_file(item))
+    for at, file in enumerate(reversed(LONG_FILES), 1):
+        if file not in recorded:
+            of_files[file] += at * _FIRST_SECS
     items.sort(key=lambda item: -of_files[_file(item)])
 
 
