@@ -16,13 +16,15 @@ from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.process.instance import HostedInstance
 from backends.seam import BatchResult, Instance
-from schedulers.counters import Counters, count_failure
+from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
-from schedulers.instance_thread import InstanceThread, Run, whose
+from schedulers.group_run import GroupRun, group_rows
+from schedulers.instance_thread import InstanceThread, Run, fail, whose
 from schedulers.policy.cores import BRIEF_NS, CoreTokens, Lease
 from schedulers.policy.merge import MergeRules, cut
 from schedulers.policy.queue import NEVER, BatchQueue, Ticket
 from schedulers.request import InferRequest
+from schedulers.request_groups import GroupMember, GroupTicket
 from schedulers.streams import Streams
 
 CLOSE_PATIENCE_S = 10.0
@@ -67,6 +69,7 @@ class BatchScheduler:
         self._look_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._inflight = 0
+        self._grouped = False
         self._expected_ns = BRIEF_NS
         self._streams = Streams(self._loop, counters, self._stream_ended)
         self._use(instances)
@@ -90,6 +93,24 @@ class BatchScheduler:
             self._pumping = True
             self._loop.call_soon(self._pump)
         return ticket
+
+    @property
+    def group_rows(self) -> int:
+        """Rows that the requests of one `submit_group` may have together; 0 where it takes none."""
+        return group_rows(self._rules, self._threads)
+
+    def submit_group(self, ticket: GroupTicket) -> list[GroupMember]:
+        """Take in as many of its members as may wait, from the first; the others. Raises Draining.
+        A group is one ticket: a batch has all of it, or nothing."""
+        if not self._accepting:
+            raise Draining(f"{ticket.request.model} version {ticket.request.version} is unloaded")
+        refused, forgotten = ticket.push_to(self._queue)
+        self._left(forgotten, cancelled=True)
+        self._grouped = True
+        self._inflight += ticket.count
+        self._counters.pending += ticket.count
+        self.wake()
+        return refused
 
     def inflight(self) -> int:
         return self._inflight
@@ -252,9 +273,14 @@ class BatchScheduler:
     ) -> None:
         live = [ticket for ticket in tickets if not ticket.cancelled]
         if len(live) < len(tickets):
-            self._left(len(tickets) - len(live), cancelled=True)
-        self._counters.pending -= len(live)
-        self._launch(thread, Run(live, self._rules.batched, now_ns, lease))
+            self._left(sum(one.count for one in tickets if one.cancelled), cancelled=True)
+        kind: type[Run] = Run
+        if self._grouped and GroupRun.fits(live):
+            self._left(GroupRun.drop_cancelled(live), cancelled=True)
+            kind = GroupRun
+        run = kind(live, self._rules.batched, now_ns, lease)
+        self._counters.pending -= run.requests
+        self._launch(thread, run)
 
     def _launch(self, thread: InstanceThread, run: Run) -> None:
         if thread.streams:
@@ -287,9 +313,8 @@ class BatchScheduler:
         )
         _log.error("%s: %s", whose(run), error)
         for ticket in run.tickets:
-            count_failure(self._counters, error, now_ns - ticket.request.arrived_ns)
-            ticket.fail(error)
-        self._inflight -= len(run.tickets)
+            fail(ticket, error, self._counters, now_ns)
+        self._inflight -= run.requests
         if not self._inflight:
             self._idle.set()
         if self._order is not None:
@@ -330,7 +355,7 @@ class BatchScheduler:
 
     def _answer(self, run: Run) -> None:
         run.answer(self._counters, time.monotonic_ns())
-        self._inflight -= len(run.tickets)
+        self._inflight -= run.requests
         if not self._inflight:
             self._idle.set()
 
@@ -349,10 +374,10 @@ class BatchScheduler:
             self.wake()
 
     def _refuse(self, tickets: Sequence[Ticket], error: Exception) -> None:
+        now_ns = time.monotonic_ns()
         for ticket in tickets:
-            count_failure(self._counters, error, time.monotonic_ns() - ticket.request.arrived_ns)
-            ticket.fail(error)
-        self._left(len(tickets), cancelled=False)
+            fail(ticket, error, self._counters, now_ns)
+        self._left(sum(ticket.count for ticket in tickets), cancelled=False)
 
     def _left(self, count: int, *, cancelled: bool) -> None:
         """`count` requests left the queue without having run."""

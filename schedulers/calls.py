@@ -13,9 +13,11 @@ from backends.seam import Tensors
 from control.access.scopes import Principal
 from schedulers.callee_signature import CalleeSignature
 from schedulers.errors import CallsTooDeep, SchedulingError
+from schedulers.policy.queue import Ticket
 from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, CallContext, CallRoot, InferRequest
 from schedulers.request import Sequence as SequenceKey
+from schedulers.request_groups import GroupMember, GroupTicket
 
 MOST_DEPTH = 16
 """Models that may be waiting for each other's answers on behalf of one request. Chains of models
@@ -75,6 +77,10 @@ class ModelCaller(Protocol):
         """Let calls that keep versions use those that serve now, however much later they come. A
         route's is found by the first call; of what does not serve, the call will say why."""
 
+    def group_callee(self, context: CallContext, callee: Callee) -> "GroupCallee | None":
+        """The version that `keep` keeps, where it takes calls of several requests as one group;
+        None where each has to be called by itself."""
+
     def call(self, call: ModelCall) -> Reply:
         """Accept at once or raise; never blocks. If it raises, nothing has happened; if it
         returns, the Reply will end, and `cancel` on it reaches whatever runs.
@@ -84,6 +90,24 @@ class ModelCaller(Protocol):
         """
 
 
+class GroupCallee(Protocol):
+    """A loaded version that is called for several requests at once, each of which is without a
+    trace, a sequence and parameters. `most_rows`: of all requests of a group. Every method belongs
+    to the loop's thread."""
+
+    most_rows: int
+
+    def rows_of(self, ticket: Ticket, inputs: Tensors, requested: tuple[str, ...]) -> int:
+        """How many rows these inputs have, for the request that `ticket` stands for. Raises
+        InvalidRequest in the words a client would read."""
+
+    def submit(
+        self, members: list[GroupMember], requested: tuple[str, ...]
+    ) -> tuple[GroupTicket, Sequence[tuple[GroupMember, Exception]]]:
+        """As `ModelCaller.call`; with the members that it refused and why. The ticket then has all
+        others, maybe none. They are alike in priority and timeout."""
+
+
 class NoCaller:
     """The `ModelCaller` where there is nobody to call."""
 
@@ -91,6 +115,9 @@ class NoCaller:
         raise SchedulingError(_nobody(model))
 
     def keep(self, context: CallContext, callees: Iterable[Callee]) -> None: ...
+
+    def group_callee(self, context: CallContext, callee: Callee) -> GroupCallee | None:
+        return None
 
     def call(self, call: ModelCall) -> Reply:
         raise SchedulingError(_nobody(call.model))

@@ -34,9 +34,9 @@ class BucketCounts:
     sum_ns: int = 0
     bounds_ns: tuple[int, ...] = _BOUNDS_NS
 
-    def add(self, duration_ns: int) -> None:
-        self.counts[bisect_left(self.bounds_ns, duration_ns)] += 1
-        self.sum_ns += duration_ns
+    def add(self, duration_ns: int, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds_ns, duration_ns)] += times
+        self.sum_ns += duration_ns * times
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class TwofoldHistogram(BucketCounts):
 
     second: BucketCounts = field(default_factory=BucketCounts)
 
-    def add(self, duration_ns: int) -> None:
-        BucketCounts.add(self, duration_ns)
-        self.second.add(duration_ns)
+    def add(self, duration_ns: int, times: int = 1) -> None:
+        BucketCounts.add(self, duration_ns, times)
+        self.second.add(duration_ns, times)
 
 
 def histogram_of(bounds_ms: Sequence[float]) -> TwofoldHistogram:
@@ -173,16 +173,18 @@ class StepCounters:
     total_ns: int = 0
     samples: LatencySamples = field(default_factory=LatencySamples)
 
-    def count(self, rows: int, queue_ns: int, total_ns: int, *, failed: bool) -> None:
-        """A call that has ended."""
+    def count(
+        self, rows: int, queue_ns: int, total_ns: int, *, failed: bool, calls: int = 1
+    ) -> None:
+        """Calls that have ended together, after as long; `rows` are those of all of them."""
         self.rows += rows
         if failed:
-            self.failed += 1
+            self.failed += calls
             return
-        self.answered += 1
-        self.queue_ns += queue_ns
-        self.total_ns += total_ns
-        self.samples.add(total_ns)
+        self.answered += calls
+        self.queue_ns += queue_ns * calls
+        self.total_ns += total_ns * calls
+        self.samples.add(total_ns, calls)
 
     def skip(self, rows: int) -> None:
         self.skipped += 1
@@ -244,14 +246,28 @@ def count_success(ticket: Ticket, counters: Counters, started_ns: int, now_ns: i
     counters.queue_histogram.add(queue_ns)
 
 
-def count_failure(counters: Counters, error: Exception, duration_ns: int) -> None:
-    """Count one failed request under Triton's reasons."""
-    counters.failure[_reason(error)] += 1
-    counters.failure_ns += duration_ns
+def count_successes(
+    times: int, arrived_ns: int, counters: Counters, started_ns: int, now_ns: int
+) -> None:
+    """Count requests that arrived, were executed and answered together, as `count_success`."""
+    queue_ns = started_ns - arrived_ns
+    total_ns = now_ns - arrived_ns
+    counters.success += times
+    counters.success_ns += total_ns * times
+    counters.queue_ns += queue_ns * times
+    counters.request_histogram.add(total_ns, times)
+    counters.samples.add(total_ns, times)
+    counters.queue_histogram.add(queue_ns, times)
+
+
+def count_failure(counters: Counters, error: Exception, duration_ns: int, times: int = 1) -> None:
+    """Count failed requests under Triton's reasons; `times` that took as long each."""
+    counters.failure[_reason(error)] += times
+    counters.failure_ns += duration_ns * times
     if isinstance(error, BadSequence) or (
         isinstance(error, ModelError) and error.code in CLIENT_CODES
     ):
-        counters.client_errors += 1
+        counters.client_errors += times
 
 
 def _reason(error: Exception) -> str:

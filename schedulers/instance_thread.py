@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 class Run:
     """One batch on its way through an instance; `outcome` is set by the lane's thread.
 
-    `outlets`: of a decoupled model, where each ticket's responses go; otherwise empty.
-    `abandoned`: it hangs, and its tickets have been told.
+    `requests`: how many the tickets stand for. `outlets`: of a decoupled model, where each ticket's
+    responses go; otherwise empty. `abandoned`: it hangs, and its tickets have been told.
     """
 
     __slots__ = (
@@ -52,6 +52,7 @@ class Run:
         "lease",
         "outcome",
         "outlets",
+        "requests",
         "rows",
         "started_ns",
         "tickets",
@@ -70,6 +71,7 @@ class Run:
         self.batch = Batch(members, rows, batched, sequences)
         self.tickets = tickets
         self.rows = sum(rows)
+        self.requests = len(rows)
         self.started_ns = started_ns
         self.lease = lease
         self.outlets: Sequence[ResponseSender] = ()
@@ -87,24 +89,34 @@ class Run:
     def answer(self, counters: Counters, now_ns: int) -> None:
         """Answer every ticket, once there is an outcome; nobody is left waiting, nobody gets
         another's rows."""
-        outcome, requests = self.outcome, len(self.tickets)
+        outcome, requests = self.outcome, self.requests
         if not isinstance(outcome, BatchResult) or len(outcome.results) != requests:
             error = _error_of(outcome, requests)
             for ticket in self.tickets:
-                _fail(ticket, error, counters, now_ns)
+                fail(ticket, error, counters, now_ns)
             return
         self.count_execution(outcome, counters)
         counters.input_ns += requests * outcome.input_ns
         counters.infer_ns += requests * outcome.infer_ns
         counters.output_ns += requests * outcome.output_ns
+        self.answer_each(outcome, counters, now_ns)
+
+    def answer_each(self, outcome: BatchResult, counters: Counters, now_ns: int) -> None:
+        """Answer every ticket with its own result."""
+        self.answer_tickets(self.tickets, outcome, counters, now_ns)
+
+    def answer_tickets(
+        self, tickets: Sequence[Ticket], outcome: BatchResult, counters: Counters, now_ns: int
+    ) -> None:
+        """`outcome` has a result for each of these."""
         parameters = outcome.parameters
-        for index, (ticket, result) in enumerate(zip(self.tickets, outcome.results, strict=True)):
+        for index, (ticket, result) in enumerate(zip(tickets, outcome.results, strict=True)):
             if ticket.request.trace is not None:
                 ticket.request.trace.executed(
                     self.started_ns, outcome.input_ns, outcome.infer_ns, outcome.output_ns
                 )
             if isinstance(result, Exception):
-                _fail(ticket, result, counters, now_ns)
+                fail(ticket, result, counters, now_ns)
                 continue
             response = _succeed(ticket, result, counters, self.started_ns, now_ns)
             if response is None:
@@ -143,15 +155,15 @@ def _succeed(
     request = ticket.request
     if request.requested_outputs:
         try:
-            outputs = _chosen(request, outputs)
+            outputs = chosen(request, outputs)
         except FaultyModel as error:
-            _fail(ticket, error, counters, now_ns)
+            fail(ticket, error, counters, now_ns)
             return None
     count_success(ticket, counters, started_ns, now_ns)
     return InferResponse(request.id, request.model, request.version, outputs)
 
 
-def _chosen(request: InferRequest, outputs: Tensors) -> Tensors:
+def chosen(request: InferRequest, outputs: Tensors) -> Tensors:
     """The outputs the request asked for, in its order. Raises `FaultyModel` when one is missing."""
     there = {name: outputs[name] for name in request.requested_outputs if name in outputs}
     if len(there) != len(request.requested_outputs):
@@ -163,8 +175,9 @@ def _chosen(request: InferRequest, outputs: Tensors) -> Tensors:
     return there
 
 
-def _fail(ticket: Ticket, error: Exception, counters: Counters, now_ns: int) -> None:
-    count_failure(counters, error, now_ns - ticket.request.arrived_ns)
+def fail(ticket: Ticket, error: Exception, counters: Counters, now_ns: int) -> None:
+    """Count a ticket's requests as failed, and tell them."""
+    count_failure(counters, error, now_ns - ticket.request.arrived_ns, ticket.count)
     ticket.fail(error)
 
 
@@ -211,6 +224,11 @@ class InstanceThread:
         self._done = done
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether each request must come here by itself."""
+        return self.can_cancel or self.streams
 
     @property
     def free(self) -> bool:

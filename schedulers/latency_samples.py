@@ -19,9 +19,12 @@ class LatencySamples:
         self._waiting_ns: list[int] = []
         self._histogram: Histogram | None = None
 
-    def add(self, duration_ns: int) -> None:
+    def add(self, duration_ns: int, times: int = 1) -> None:
         waiting_ns = self._waiting_ns
-        waiting_ns.append(duration_ns)
+        if times == 1:
+            waiting_ns.append(duration_ns)
+        else:
+            waiting_ns += [duration_ns] * times
         if len(waiting_ns) >= MOST_WAITING:
             self._sort()
 

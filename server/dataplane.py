@@ -280,7 +280,7 @@ class DataPlane:
         except (QueueFull, Draining) as error:
             if target is not None:
                 target.window.refused()
-            raise _refusal(served, request, error) from error
+            raise refusal(served, request, error) from error
         except NotReady:  # of one that is to be loaded on demand, which has counted it
             if target is not None:
                 target.window.refused()
@@ -388,7 +388,7 @@ def _request(inference: Inference, served: ServedVersion, body: InferBody) -> In
     )
 
 
-def _refusal(
+def refusal(
     served: ServedVersion, request: InferRequest, error: QueueFull | Draining
 ) -> QueueFull | NotReady:
     """What the client is told when a scheduler does not accept a request; counted here."""

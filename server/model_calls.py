@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import Any
 
 from control.access.scopes import Action
-from repository.config.tensors import BY_DTYPE, Array
-from schedulers.calls import Callee, ModelCall
+from schedulers.calls import Callee, GroupCallee, ModelCall
 from schedulers.reply import Reply
 from schedulers.request import CallContext, InferRequest
 from schedulers.request import Sequence as SequenceKey
 from server.access.token_holder import PrincipalPermission
-from server.admit import MOST_PARAMETERS, MOST_TENSORS, admit, check_counts, check_input, refuse
+from server.call_checks import check_call
 from server.codec.output_format import InferBody
 from server.dataplane import DataPlane, require_ready
 from server.errors import ServingError
+from server.group_calls import served_group
 from server.inference import Inference
 from server.request_ids import next_number
 from server.routing.routing import text_of
@@ -52,6 +52,12 @@ class DataPlaneCaller:
                 continue
             with suppress(ServingError):  # whoever calls it is told
                 _keep(context, callee, dataplane.find_model(*callee))
+
+    def group_callee(self, context: CallContext, callee: Callee) -> GroupCallee | None:
+        kept = context.root.versions.get(callee)
+        if not isinstance(kept, ServedVersion):
+            return None
+        return served_group(self._dataplane(), kept)
 
     def call(self, call: ModelCall) -> Reply:
         dataplane = self._dataplane()
@@ -115,7 +121,9 @@ def _submit_to(dataplane: DataPlane, served: ServedVersion, call: ModelCall) -> 
     benchmarks --only ensembles,scripts`). Only a call that is refused needs one."""
     signature = served.signature
     try:
-        rows, key = check_call(signature, call)
+        rows, key = check_call(
+            signature, call.inputs, call.requested_outputs, len(call.parameters), call.id
+        )
         request = InferRequest(
             signature.model,
             signature.version,
@@ -165,7 +173,9 @@ class CallInference(Inference):
 
     def decode(self, served: ServedVersion) -> InferBody:
         call = self.call
-        rows, key = check_call(served.signature, call)
+        rows, key = check_call(
+            served.signature, call.inputs, call.requested_outputs, len(call.parameters), call.id
+        )
         return InferBody(
             call.id, call.inputs, rows, key, call.requested_outputs, self._parameters()
         )
@@ -213,55 +223,3 @@ class CallInference(Inference):
 
     def sequence(self) -> SequenceKey | None:
         return self.call.sequence
-
-
-def check_call(signature: Signature, call: ModelCall) -> tuple[int, object]:
-    """Rows and shape key of a call's inputs, as of `InferRequest`. Raises InvalidRequest.
-
-    Nearly always each input is there, of its one type and shape; for all else the checks of
-    clients' requests have the words.
-    """
-    inputs, specs, rows = call.inputs, signature.inputs, -1
-    outputs = call.requested_outputs
-    known = len(outputs) <= MOST_TENSORS and all(map(signature.outputs.__contains__, outputs))
-    if signature.max_batch and len(inputs) == len(specs) and known:
-        for name, array in inputs.items():
-            spec, shape = specs.get(name), array.shape
-            if (
-                spec is None
-                or array.dtype is not spec.dtype
-                or not spec.itemsize
-                or not shape
-                or shape[1:] != spec.fixed
-                or shape[0] != rows >= 0
-            ):
-                break
-            rows = shape[0]
-        else:
-            if 0 < rows <= signature.max_batch and len(call.parameters) <= MOST_PARAMETERS:
-                return rows, None
-    return _check_each(signature, call)
-
-
-def _check_each(signature: Signature, call: ModelCall) -> tuple[int, object]:
-    outputs = call.requested_outputs
-    check_counts(signature, call.id, len(call.inputs), len(outputs), len(call.parameters))
-    strings = 0
-    for name, array in call.inputs.items():
-        datatype = _datatype(signature, call.id, name, array)
-        spec = check_input(signature, call.id, name, datatype, array.shape, strings)
-        if not spec.itemsize:
-            strings += array.size
-    return admit(signature, call.inputs, call.id, outputs)
-
-
-def _datatype(signature: Signature, request_id: str, name: str, array: Array) -> str:
-    """The name of an array's type. Raises InvalidRequest for one that no protocol has."""
-    found = BY_DTYPE.get(array.dtype)
-    if found is None:
-        refuse(
-            request_id,
-            f"inference input '{name}' for model '{signature.model}' has elements of "
-            f"{array.dtype}, which no data type of the protocol stands for",
-        )
-    return found.name

@@ -17,13 +17,15 @@ from schedulers.counters import (
     count_failure,
     count_success,
 )
+from schedulers.ensembles.policy.request_plan import RequestPlan
 from schedulers.ensembles.policy.run import run_of
 from schedulers.ensembles.progress import EnsembleProgress
+from schedulers.ensembles.request_group import RequestGroup
 from schedulers.ensembles.served_ensemble import ServedEnsemble
 from schedulers.ensembles.step_errors import in_ensemble
 from schedulers.errors import Cancelled, Draining, EnsembleFailed, QueueFull, ShutDown
 from schedulers.policy.queue import Ticket
-from schedulers.request import InferRequest
+from schedulers.request import CallContext, InferRequest
 
 _SHUT_DOWN = "the server unloaded this ensemble before the request could be answered"
 
@@ -45,6 +47,10 @@ class EnsembleScheduler:
         self._counters = counters
         self._most_inflight = most_inflight
         self._running: dict[EnsembleProgress, None] = {}
+        self._grouped = 0
+        self._groups: dict[RequestGroup, int] = {}
+        self._gathering: dict[tuple[int, int, int], RequestGroup] = {}
+        self._starting: list[RequestGroup] = []
         self._accepting = True
         self._idle = asyncio.Event()
         counters.steps = [
@@ -54,29 +60,77 @@ class EnsembleScheduler:
     def submit(self, request: InferRequest) -> Ticket:
         if not self._accepting:
             raise Draining(f"{request.model} version {request.version} is being unloaded")
-        if len(self._running) >= self._most_inflight:
+        if self.inflight() >= self._most_inflight:
             raise QueueFull("Exceeds maximum queue size")
         plan = self._ensemble.plan(request.requested_outputs)
-        context = context_of(request)
         ticket = Ticket(request)
         ticket.started_ns = time.monotonic_ns()
+        if may_join(plan, request):
+            group = self._gathering.get((id(plan), request.priority, request.timeout_us))
+            if group in self._groups and group.rows + request.rows <= group.most_rows:
+                self._join(group, ticket)
+                return ticket
+        context = context_of(request)
+        self._caller.keep(context, plan.callees)
+        group = self._new_group(plan, request, context)
+        if group is None:
+            self._start(ticket, plan, context)
+        else:
+            self._join(group, ticket)
+        return ticket
+
+    def _start(self, ticket: Ticket, plan: RequestPlan, context: CallContext) -> None:
+        """By itself."""
         try:
-            run = run_of(plan, request.inputs)
+            run = run_of(plan, ticket.request.inputs)
         except EnsembleFailed as error:
-            failed = in_ensemble(request.model, error)
+            context.end()
+            failed = in_ensemble(ticket.request.model, error)
             count_failure(self._counters, failed, 0)
             ticket.fail(failed)
-            return ticket
-        self._caller.keep(context, plan.callees)
+            return
         progress = EnsembleProgress(
             ticket, run, context, self._caller, self._loop, self._ended, self._counters.steps
         )
         self._running[progress] = None
         progress.start()
-        return ticket
+
+    def _new_group(
+        self, plan: RequestPlan, request: InferRequest, context: CallContext
+    ) -> RequestGroup | None:
+        """To be joined by others that arrive before the loop turns; None where each request has to
+        go by itself."""
+        static = plan.static
+        if static is None or not may_join(plan, request):
+            return None
+        callees = []
+        for one in static.steps:
+            callee = self._caller.group_callee(context, (one.step.model, one.step.version))
+            if callee is None or callee.most_rows < request.rows:
+                return None
+            callees.append(callee)
+        group = RequestGroup(
+            plan, static, callees, context, self._loop, self._member_ended, self._counters.steps
+        )
+        if not self._starting:
+            self._loop.call_soon(self._start_groups)
+        self._starting.append(group)
+        self._gathering[id(plan), request.priority, request.timeout_us] = group
+        return group
+
+    def _join(self, group: RequestGroup, ticket: Ticket) -> None:
+        self._grouped += 1
+        self._groups[group] = self._groups.get(group, 0) + 1
+        group.add(ticket)
+
+    def _start_groups(self) -> None:
+        self._gathering.clear()
+        starting, self._starting = self._starting, []
+        for group in starting:
+            group.start()
 
     def inflight(self) -> int:
-        return len(self._running)
+        return len(self._running) + self._grouped
 
     def hung(self) -> int:
         return 0
@@ -84,7 +138,7 @@ class EnsembleScheduler:
     async def drain(self, until_ns: int) -> None:
         self._accepting = False
         self._idle.clear()
-        if self._running:
+        if self.inflight():
             seconds = max(0.0, (until_ns - time.monotonic_ns()) / 1e9)
             try:
                 async with asyncio.timeout(seconds):
@@ -96,29 +150,54 @@ class EnsembleScheduler:
         self._accepting = False
         for progress in list(self._running):
             progress.fail(ShutDown(_SHUT_DOWN))
+        for group in list(self._groups):
+            group.fail(ShutDown(_SHUT_DOWN))
         self._ensemble.close()
 
     async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
         """An ensemble has no instances that could change."""
 
     def _ended(self, progress: EnsembleProgress, error: Exception | None) -> None:
-        """Count it. A batch of its own is one execution; the time that its steps' requests queued
-        is its queue's, all other time is computed."""
         del self._running[progress]
-        counters, ticket, now_ns = self._counters, progress.ticket, time.monotonic_ns()
-        request = ticket.request
+        self._count(progress.ticket, progress.queue_ns, error)
+
+    def _member_ended(self, group: RequestGroup, ticket: Ticket, error: Exception | None) -> None:
+        self._grouped -= 1
+        self._groups[group] -= 1
+        if not self._groups[group]:
+            del self._groups[group]
+        self._count(ticket, group.queue_ns, error)
+
+    def _count(self, ticket: Ticket, queue_ns: int, error: Exception | None) -> None:
+        """Count a request. A batch of its own is one execution; the time that its steps' requests
+        queued is its queue's, all other time is computed."""
+        counters, request, now_ns = self._counters, ticket.request, time.monotonic_ns()
         total_ns = now_ns - request.arrived_ns
         if error is not None or ticket.cancelled:
             count_failure(counters, error or Cancelled(""), total_ns)
         else:
-            queue_ns = min(progress.queue_ns, total_ns)
+            queue_ns = min(queue_ns, total_ns)
             count_success(ticket, counters, request.arrived_ns + queue_ns, now_ns)
             counters.inferences += request.rows
             counters.executions += 1
             counters.infer_ns += total_ns - queue_ns
             counters.last_inference_ms = time.time_ns() // 1_000_000
-            batch = counters.batches.setdefault(request.rows, BatchStatistics())
+            batch = counters.batches.get(request.rows)
+            if batch is None:
+                batch = counters.batches[request.rows] = BatchStatistics()
             batch.count += 1
             batch.infer_ns += total_ns - queue_ns
-        if not self._running:
+        if not self._running and not self._grouped:
             self._idle.set()
+
+
+def may_join(plan: RequestPlan, request: InferRequest) -> bool:
+    """Whether the request may go through the plan's steps together with others like it."""
+    return (
+        plan.static is not None
+        and request.context is None
+        and request.trace is None
+        and request.sequence is None
+        and not request.parameters
+        and plan.static.given.issubset(request.inputs)
+    )

@@ -22,10 +22,13 @@ class Ticket(Reply):
     """An accepted request and the reply it will get.
 
     `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit.
-    `instance`: the number of the instance that executes it.
+    `instance`: the number of the instance that executes it. `count`: requests that it stands for,
+    more than one only of `schedulers.request_groups`.
     """
 
     __slots__ = ("expires_ns", "instance", "request")
+
+    count = 1
 
     def __init__(self, request: InferRequest) -> None:
         super().__init__()
@@ -87,6 +90,8 @@ class BatchQueue:
         self._levels = [self._default]
         self._by_number = {default_level: self._default}
         self._size = 0
+        self._more = 0
+        """At least as many as groups have requests besides their first."""
         self.next_expiry_ns = NEVER
 
     def __len__(self) -> int:
@@ -101,8 +106,8 @@ class BatchQueue:
     def push(self, ticket: Ticket, now_ns: int) -> None:
         """Take a ticket in, or raise QueueFull."""
         level = self._level_of(ticket.request.priority)
-        policy = level.policy
-        if self._size >= policy.max_size and level.waiting() >= policy.max_size:
+        policy, count = level.policy, ticket.count
+        if self._size + self._more + count > policy.max_size and self._room(level) < count:
             raise QueueFull("Exceeds maximum queue size")
         expires_ns = _expiry(policy, ticket.request, now_ns)
         if expires_ns != NEVER:
@@ -110,6 +115,18 @@ class BatchQueue:
             self.next_expiry_ns = min(self.next_expiry_ns, expires_ns)
         level.fresh.append(ticket)
         self._size += 1
+        self._more += count - 1
+
+    def room(self, priority: int) -> int:
+        """How many more requests of this priority may wait."""
+        return max(0, self._room(self._level_of(priority)))
+
+    def _room(self, level: _Level) -> int:
+        if not self._more:
+            return level.policy.max_size - level.waiting()
+        self._more = sum(ticket.count for ticket in self) - self._size
+        waiting = sum(ticket.count for ticket in chain(level.fresh, level.delayed))
+        return level.policy.max_size - waiting
 
     def expire(self, now_ns: int) -> list[Ticket]:
         """Remove and return the tickets whose time is over; delay those that may wait on."""
@@ -140,12 +157,12 @@ class BatchQueue:
 
     def forget_cancelled(self) -> int:
         """Remove every cancelled ticket; how many there were."""
-        before = self._size
+        forgotten = sum(ticket.count for ticket in self if ticket.cancelled)
         for level in self._levels:
             level.fresh = deque(ticket for ticket in level.fresh if not ticket.cancelled)
             level.delayed = deque(ticket for ticket in level.delayed if not ticket.cancelled)
         self._size = sum(level.waiting() for level in self._levels)
-        return before - self._size
+        return forgotten
 
     def drop_cancelled(self) -> int:
         """Drop the cancelled tickets at the front, so that the first one waits for an answer."""
@@ -156,9 +173,8 @@ class BatchQueue:
         for level in self._levels:
             for waiting in (level.fresh, level.delayed):
                 while waiting and waiting[0].cancelled:
-                    waiting.popleft()
-                    dropped += 1
-        self._size -= dropped
+                    dropped += waiting.popleft().count
+                    self._size -= 1
         return dropped
 
     def _level_of(self, priority: int) -> _Level:

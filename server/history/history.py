@@ -6,6 +6,7 @@ others have, or KEEP_S have passed. Nothing of its tensors is.
 
 import time
 from collections.abc import Iterable
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy
@@ -13,6 +14,7 @@ import numpy
 from control.gateways.queries import AnsweredRequest, AnsweredRequests, RequestsQuery
 from schedulers.errors import Cancelled
 from schedulers.reply import Reply
+from schedulers.request_groups import GroupTicket
 from server.errors import client_text
 from server.history.ring import NOT_EXECUTED, Places, RequestRing
 from server.inference import Inference
@@ -69,6 +71,31 @@ class RequestHistory:
             reply.instance,  # type: ignore[attr-defined]
             request.client_id,
         )
+        if len(self._waiting) >= MOST_WAITING * _FIELDS:
+            self._record()
+
+    def group_ended(self, reply: Reply) -> None:
+        """A group of requests that a scheduler took; `reply` is its GroupTicket."""
+        assert isinstance(reply, GroupTicket)
+        request, now_ns = reply.request, _now_ns()
+        target = request.model, request.version, "", request.arrived_ns
+        common = None if reply.error is None else _outcome(reply.error)
+        endings = chain(
+            zip_longest(reply.members, reply.results),
+            ((member, Cancelled("")) for member in reply.dropped),
+        )
+        for member, result in endings:
+            caused = member.ticket.request
+            self._waiting += (
+                caused.number,
+                caused.part,
+                *target,
+                0 if isinstance(result, Cancelled) else reply.started_ns,
+                now_ns,
+                _outcome(result) if isinstance(result, Exception) else common,
+                reply.instance,
+                caused.client_id,
+            )
         if len(self._waiting) >= MOST_WAITING * _FIELDS:
             self._record()
 

@@ -6,7 +6,9 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -55,18 +57,25 @@ KINDS = [
     "decoupled iterative",
     "ensemble",
     "ensemble of a stream",
+    "ensemble of groups",
 ]
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))]
 
 
 class Erratic:
     """Answers X with X, and keeps of each sequence which requests it has executed: `before` has
-    them by request. The parameter `how` of a request makes it fail, or take the instance with it;
-    `runs` is how many executions it asks for."""
+    them by request. `how` makes a request fail, or take the instance with it; `runs` is how many
+    executions it asks for: its parameters, or what `terms` has of it."""
 
     device, cores = "cpu", 1
 
-    def __init__(self, before: dict[str, list[str]], streams: bool = False) -> None:
+    def __init__(
+        self,
+        before: dict[str, list[str]],
+        streams: bool = False,
+        terms: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        self._terms = terms
         self.ready, self.streams, self.deaths = True, streams, 0
         self.changed: Callable[[], None] = lambda: None
         self.closed = 0
@@ -98,13 +107,13 @@ class Erratic:
         assert self.ready
         assert not self.closed
         time.sleep(0.0002)
-        if any(member.parameters["how"] == "dies" for member in batch.members):
+        if any(self._of(member, "how") == "dies" for member in batch.members):
             self._states.clear()
             self.deaths += 1
             self.ready = False
             self.changed()
             raise InstanceDied("it died")
-        if any(member.parameters["how"] == "all fail" for member in batch.members):
+        if any(self._of(member, "how") == "all fail" for member in batch.members):
             raise ExecutionFailed("all of them")
         if batch.sequences is None:
             return [self._one(member) for member in batch.members]
@@ -123,10 +132,13 @@ class Erratic:
         return made
 
     def _one(self, member: Member) -> Result:
-        if member.parameters["how"] == "fails":
+        if self._of(member, "how") == "fails":
             return ExecutionFailed("this one")
         runs = self._runs[member.id] = self._runs.get(member.id, 0) + 1
-        return {"X": member.inputs["X"]} if runs >= member.parameters["runs"] else Reschedule()
+        return {"X": member.inputs["X"]} if runs >= self._of(member, "runs") else Reschedule()
+
+    def _of(self, member: Member, name: str) -> Any:
+        return (member.parameters or self._terms[member.id])[name]
 
     def revive(self) -> None:
         self.ready = True
@@ -144,7 +156,9 @@ class Play:
         self.streams = kind in ("decoupled", "decoupled iterative", "ensemble of a stream")
         self.sequences = kind in ("direct", "oldest")
         self.iterative = "iterative" in kind
+        self.grouped = kind == "ensemble of groups"
         self.before: dict[str, list[str]] = {}
+        self.terms: dict[str, dict[str, Any]] = {}
         self.instances = [self._instance() for _ in range(2)]
         self.everyone = list(self.instances)
         self.counters, self.limiter = Counters(), ResourceLimiter()
@@ -159,7 +173,7 @@ class Play:
         self.tasks: list[asyncio.Task[None]] = []
 
     def _instance(self) -> Erratic:
-        return Erratic(self.before, self.streams)
+        return Erratic(self.before, self.streams, self.terms)
 
     def _inner(self) -> Any:
         merge = MergeRules(max_rows=4, preserve_order=self.kind == "ordered")
@@ -185,15 +199,18 @@ class Play:
         after = signature("after", {"X": "FP32"}, {"X": "FP32"})
         self.all_counters.append(Counters())
         queue, merge = BatchQueue(QueuePolicy(max_size=100)), MergeRules(max_rows=4)
-        second = BatchScheduler(queue, merge, [Erratic({})], self.all_counters[-1], CoreTokens(2))
+        second = BatchScheduler(
+            queue, merge, [Erratic({}, terms=self.terms)], self.all_counters[-1], CoreTokens(2)
+        )
         self.behind.append(second)
-        caller = SchedulerCaller({"inner": (inner, self.inner), "after": (after, second)})
+        models = {"inner": (inner, self.inner), "after": (after, second)}
+        caller = SchedulerCaller(models, self.grouped)
         graph = graph_of(
             own,
             ("inner", {"X": "X"}, {"X": "t"}),
             ("after", {"X": "t"}, {"X": "Y"}),
             ("after", {"X": "t"}, {"X": "Z"}),
-            max_inflight=self.dice.choice([0, 1, 3]),
+            max_inflight=0 if self.grouped else self.dice.choice([0, 1, 3]),
         )
         compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
         assert isinstance(compiled, CompiledEnsemble), compiled
@@ -206,6 +223,9 @@ class Play:
 
     def ask(self) -> None:
         made = self._request()
+        if self.grouped:
+            self.terms[made.id] = dict(made.parameters)
+            made = replace(made, parameters={})
         try:
             reply = self.scheduler.submit(made)
         except (SchedulingError, BackendError):
@@ -219,14 +239,17 @@ class Play:
     def _request(self) -> InferRequest:
         dice, number, now_ns = self.dice, next(self.numbers), time.monotonic_ns()
         alone = self.sequences or self.iterative
-        columns, rows = dice.randint(1, 2), 1 if alone else dice.randint(1, 3)
+        columns, rows = (
+            2 if self.grouped else dice.randint(1, 2),
+            1 if alone else dice.randint(1, 3),
+        )
         member = Membership(dice.randint(1, 9), dice.random() < 0.4, dice.random() < 0.2)
         return InferRequest(
             "m",
             1,
             {"X": np.full((rows, columns), number, np.float32)},
             rows,
-            columns,
+            None if self.grouped else columns,
             now_ns,
             f"r{number}",
             parameters={
@@ -234,7 +257,7 @@ class Play:
                 "runs": dice.randint(1, 4) if self.iterative else 1,
                 "responses": dice.randint(0, 40) if self.streams else 1,
             },
-            priority=dice.randint(0, 3),
+            priority=dice.choice([0, 2]) if self.grouped else dice.randint(0, 3),
             timeout_us=dice.choice([0, 0, 0, 300]),
             deadline_ns=dice.choice([0, 0, 0, now_ns + dice.randint(1, 3_000_000)]),
             sequence=member if self.sequences else None,
@@ -282,7 +305,9 @@ class Play:
     async def play(self) -> None:
         acts = [self.ask, self.cancel, self.revive, self.resize]
         for _ in range(STEPS):
-            self.dice.choices(acts, [20, 3, 2, 1])[0]()
+            act = self.dice.choices(acts, [20, 3, 2, 1])[0]
+            for _ in range(5 if self.grouped and act == self.ask else 1):
+                act()
             if self.dice.random() < 0.5:
                 await asyncio.sleep(self.dice.choice([0, 0, 0.0005]))
         await self._end()

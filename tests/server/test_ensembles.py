@@ -4,7 +4,7 @@ step's model is missing, fails, hangs, is reloaded, or goes away."""
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -55,6 +55,11 @@ def write(repository: Path, name: str, config: str) -> Path:
     return write_identity(repository, name, config=config)
 
 
+def fixed(config: str) -> str:
+    """The same for rows of one number, so that requests can go through an ensemble together."""
+    return config.replace("dims: -1", "dims: 1")
+
+
 def several(name: str, responses: int) -> str:
     more = (
         "model_transaction_policy { decoupled: true }\n"
@@ -81,6 +86,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(repository, "misfit", ensemble("misfit", ("typed", "X", "Y")))
     write(repository, "typed", identity_config("typed").replace("TYPE_FP32", "TYPE_INT32"))
     write(repository, "follows", ensemble("follows", ("changing", "X", "t"), ("slow", "t", "Y")))
+    for name, delay_ms in (("row", 0), ("changing_row", 0), ("slow_row", 1500)):
+        write(repository, name, fixed(identity_config(name, delay_ms)))
+    for first, last in (("row", "row"), ("changing_row", "slow_row")):
+        name = f"{first}_to_{last}"
+        write(repository, name, fixed(ensemble(name, (first, "X", "t"), (last, "t", "Y"))))
     failing = identity_config("failing").replace("identity", "python").split("dynamic")[0]
     (write(repository, "failing", failing) / "1" / "model.py").write_text(FAILING)
     write(repository, "fails", ensemble("fails", ("failing", "X", "Y")))
@@ -147,6 +157,26 @@ def test_statistics_count_the_ensemble_and_its_steps(server: Server) -> None:
         infer(server, "pair", 1)
     after = {name: successes(server, name) for name in before}
     assert {name: after[name] - before[name] for name in before} == {"pair": 5, "a": 5, "b": 5}
+
+
+def test_requests_that_come_together_get_their_own_answers_and_are_counted_one_by_one(
+    server: Server,
+) -> None:
+    before, many = successes(server, "row"), 40
+    results: Queue[tuple[int, Any, Any]] = Queue()
+    with triton.InferenceServerClient(server.grpc) as client:
+        for number in range(many):
+            client.async_infer(
+                "row_to_row",
+                [grpc_tensor(number)],
+                lambda result, error, number=number: results.put((number, result, error)),
+            )
+        for _ in range(many):
+            number, result, error = results.get(timeout=PATIENCE_S)
+            assert error is None
+            assert result.as_numpy("Y").tolist() == [[number]]
+    assert successes(server, "row_to_row") == many
+    assert successes(server, "row") == before + 2 * many
 
 
 def test_only_what_the_requested_outputs_need_is_run(server: Server) -> None:
@@ -239,23 +269,27 @@ def test_a_misfit_is_the_reason_with_line_and_column(server: Server) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changing", "follows", "as_config"),
+    [("changing", "follows", str), ("changing_row", "changing_row_to_slow_row", fixed)],
+)
 def test_a_reload_of_a_steps_model_is_seen_by_the_next_request_and_fails_none(
-    server: Server, models: Path
+    server: Server, models: Path, changing: str, follows: str, as_config: Callable[[str], str]
 ) -> None:
     with triton.InferenceServerClient(server.grpc) as client:
         results: Queue[Any] = Queue()
         client.async_infer(
-            "follows", [grpc_tensor(5)], lambda result, error: results.put((result, error))
+            follows, [grpc_tensor(5)], lambda result, error: results.put((result, error))
         )
-        before = server.log().count("changing 1: READY")
-        write(models, "changing", identity_config("changing", delay_ms=1))
+        before = server.log().count(f"{changing} 1: READY")
+        write(models, changing, as_config(identity_config(changing, delay_ms=1)))
         server.wait_for(
-            lambda: server.log().count("changing 1: READY") > before, "the model to be reloaded"
+            lambda: server.log().count(f"{changing} 1: READY") > before, "the model to be reloaded"
         )
         result, error = results.get(timeout=PATIENCE_S)
         assert error is None
         assert result.as_numpy("Y").tolist() == [[5]]
-    assert infer(server, "follows", 6).as_numpy("Y").tolist() == [[6]]
+    assert infer(server, follows, 6).as_numpy("Y").tolist() == [[6]]
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from backends.seam import Tensors
 from repository.config.ensemble_graph import EnsembleGraph, EnsembleStep, parse_condition
-from schedulers.calls import Callee, ModelCall
+from schedulers.batching import BatchScheduler
+from schedulers.calls import Callee, GroupCallee, ModelCall
+from schedulers.errors import Draining, EnsembleFailed, QueueFull
+from schedulers.policy.queue import Ticket
 from schedulers.reply import Reply
 from schedulers.request import CallContext, InferRequest
+from schedulers.request_groups import GroupMember, GroupTicket
 from schedulers.seam import Scheduler
 
 
@@ -84,16 +89,63 @@ def graph_of(
     )
 
 
-class SchedulerCaller:
-    """Carries calls straight to schedulers, by the model's name."""
+class SchedulerGroup:
+    """Carries groups straight to a scheduler; a tensor without a column is refused."""
 
-    def __init__(self, models: Mapping[str, tuple[SignatureTerms, Scheduler]]) -> None:
+    def __init__(self, model: str, scheduler: BatchScheduler) -> None:
+        self.most_rows = scheduler.group_rows
+        self._model = model
+        self._scheduler = scheduler
+
+    def rows_of(self, ticket: Ticket, inputs: Tensors, requested: tuple[str, ...]) -> int:
+        (array,) = inputs.values()
+        if not array.shape[1]:
+            raise EnsembleFailed("no columns")
+        return len(array)
+
+    def submit(
+        self, members: list[GroupMember], requested: tuple[str, ...]
+    ) -> tuple[GroupTicket, Sequence[tuple[GroupMember, Exception]]]:
+        first, rows = members[0].ticket.request, sum(member.rows for member in members)
+        request = InferRequest(
+            self._model,
+            1,
+            {},
+            rows,
+            None,
+            time.monotonic_ns(),
+            requested_outputs=requested,
+            priority=first.priority,
+            timeout_us=first.timeout_us,
+        )
+        ticket = GroupTicket(request, members)
+        try:
+            refused = self._scheduler.submit_group(ticket)
+        except Draining as error:
+            return ticket, [(member, error) for member in ticket.cut(0)]
+        return ticket, [(member, QueueFull("no room")) for member in refused]
+
+
+class SchedulerCaller:
+    """Carries calls straight to schedulers, by the model's name; `groups`: those of several
+    requests too."""
+
+    def __init__(
+        self, models: Mapping[str, tuple[SignatureTerms, Scheduler]], groups: bool = False
+    ) -> None:
         self._models = models
+        self._groups = groups
 
     def signatures(self, model: str, version: str) -> Sequence[SignatureTerms]:
         return (self._models[model][0],)
 
     def keep(self, context: CallContext, callees: Iterable[Callee]) -> None: ...
+
+    def group_callee(self, context: CallContext, callee: Callee) -> GroupCallee | None:
+        _, scheduler = self._models[callee[0]]
+        if self._groups and isinstance(scheduler, BatchScheduler) and scheduler.group_rows:
+            return SchedulerGroup(callee[0], scheduler)
+        return None
 
     def call(self, call: ModelCall) -> Reply:
         own, scheduler = self._models[call.model]

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from backends.errors import ExecutionFailed
 from control.gateways.queries import AnsweredRequest, RequestsQuery
 from schedulers.errors import Cancelled, QueueFull
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
+from schedulers.request_groups import GroupMember, GroupTicket
 from server.errors import UnknownModel
 from server.history import history as module
 from server.history.history import KEEP_S, MOST_WAITING, RequestHistory
@@ -54,6 +56,25 @@ def test_what_was_answered_is_told_as_it_was() -> None:
     assert one.at == pytest.approx(time.time() - 1, abs=0.5)
     assert one.compute_s == pytest.approx(0.01, abs=0.5)
     assert one.queue_s == pytest.approx(0.99, abs=0.01)
+
+
+def test_each_request_of_a_group_is_told_by_its_own_number_and_end() -> None:
+    history, now_ns = RequestHistory(), time.monotonic_ns()
+    asked = [
+        InferRequest("m", 1, {}, 1, None, now_ns, number=one, client_id=f"c{one}")
+        for one in range(1, 4)
+    ]
+    members = [GroupMember(Ticket(one), at, {}, 1, ()) for at, one in enumerate(asked)]
+    group = GroupTicket(InferRequest("digits", 2, {}, 3, None, now_ns), members)
+    group.started_ns, group.instance = now_ns, 3
+    group.dropped.append(group.members.pop())
+    group.recorder = history.group_ended
+    group.finish([{}, ExecutionFailed("no luck")])
+    told = {one.client_id: one for one in found(history, model="digits", version=2)}
+    assert [told[one].id for one in ("c1", "c2", "c3")] == [id_text(one) for one in (1, 2, 3)]
+    assert [told[one].outcome for one in ("c1", "c2", "c3")] == ["ok", "failed", "cancelled"]
+    assert [told[one].instance for one in ("c1", "c2", "c3")] == [3, 3, None]
+    assert told["c2"].error == "no luck"
 
 
 def test_each_way_to_end_has_its_word() -> None:
