@@ -36,7 +36,7 @@ version_policy {{ all {{}} }}
 
 @dataclass(frozen=True)
 class Yard:
-    """Addresses of the server's doors, its processes, a session's cookie, the rollout's id."""
+    """Addresses of the server's listeners, its processes, a session's cookie, the rollout's id."""
 
     http: str
     metrics: str

@@ -64,8 +64,8 @@ def _run(command: list[str]) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_S)
 
 
-def _write_settings(folder: Path, cnn: Path, doors: tuple[str, str, str]) -> None:
-    rest, grpc, metrics = (int(port_of(door)) for door in doors)
+def _write_settings(folder: Path, cnn: Path, listeners: tuple[str, str, str]) -> None:
+    rest, grpc, metrics = (int(port_of(listener)) for listener in listeners)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     settings = {

@@ -10,7 +10,7 @@ class PeerUnavailable(Exception):
 
 
 class Peer(NamedTuple):
-    """A running server; `rest`, `grpc` and `metrics` are HOST:PORT, empty for a door it lacks."""
+    """A running server; `rest`, `grpc` and `metrics` are HOST:PORT, empty for one it lacks."""
 
     name: str
     process: Process

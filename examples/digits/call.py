@@ -4,13 +4,13 @@ import numpy as np
 
 from examples.arguments import addresses_in, parser_for, run
 from examples.digits.images import split
-from examples.doors import Answer, ask_both
+from examples.protocols import Answer, ask_both
 
 SHOWN = 8
 
 
 def main() -> None:
-    """Print what each door read beside what was written."""
+    """Print what each protocol read beside what was written."""
     parser = parser_for(__doc__)
     parser.add_argument("--images", type=int, default=64, help="held-out images to send, up to 64")
     arguments = parser.parse_args()
@@ -23,7 +23,7 @@ def main() -> None:
 def report(answer: Answer, written: np.ndarray) -> None:
     """The first few digits, then how many of all were read right."""
     read = answer.outputs["LOGITS"].argmax(axis=1)
-    print(f"{answer.door}: answered by version {answer.version}")
+    print(f"{answer.protocol}: answered by version {answer.version}")
     for row, (label, truth) in enumerate(zip(read[:SHOWN], written[:SHOWN], strict=True)):
         print(f"  image {row}: read {label}, is {truth}{'' if label == truth else '   <- wrong'}")
     print(f"  {int((read == written).sum())} of {len(written)} right")

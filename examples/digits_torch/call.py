@@ -3,7 +3,7 @@
 from examples.arguments import addresses_in, parser_for, run
 from examples.digits.call import report
 from examples.digits.images import split
-from examples.doors import ask_both
+from examples.protocols import ask_both
 
 IMAGES = 64
 

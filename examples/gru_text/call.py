@@ -9,8 +9,8 @@ import tritonclient.grpc
 import tritonclient.http
 
 from examples.arguments import Addresses, addresses_in, parser_for, run
-from examples.doors import Heard, send_on_stream
 from examples.gru_text.text import CHARACTERS, numbers_of
+from examples.protocols import StreamResponse, send_on_stream
 
 MODEL = "gru_text"
 Step = Callable[[int, str, bool, bool], int]
@@ -18,19 +18,21 @@ Step = Callable[[int, str, bool, bool], int]
 
 
 def main() -> None:
-    """Print how each text goes on, written beside the others; fail if the doors differ."""
+    """Print how each text goes on, written beside the others; fail if the protocols differ."""
     parser = parser_for(__doc__)
     parser.add_argument("texts", nargs="*", default=["the owl", "the bear"])
     parser.add_argument("--characters", type=int, default=60, help="to write after each text")
     arguments = parser.parse_args()
     addresses, texts = addresses_in(arguments), list(arguments.texts)
-    doors = {"REST": over_rest, "gRPC": over_grpc, "stream": over_stream}
-    found = {door: ask(addresses, texts, arguments.characters) for door, ask in doors.items()}
-    for door, written in found.items():
+    protocols = {"REST": over_rest, "gRPC": over_grpc, "stream": over_stream}
+    found = {
+        protocol: ask(addresses, texts, arguments.characters) for protocol, ask in protocols.items()
+    }
+    for protocol, written in found.items():
         for text, more in zip(texts, written, strict=True):
-            print(f"{door}: {text}|{more}")
+            print(f"{protocol}: {text}|{more}")
         if written != found["REST"]:
-            raise SystemExit(f"{door} wrote something else than REST")
+            raise SystemExit(f"{protocol} wrote something else than REST")
 
 
 def over_rest(addresses: Addresses, texts: list[str], count: int) -> list[str]:
@@ -60,15 +62,15 @@ def over_grpc(addresses: Addresses, texts: list[str], count: int) -> list[str]:
 
 
 def over_stream(addresses: Addresses, texts: list[str], count: int) -> list[str]:
-    heard: SimpleQueue[Heard] = SimpleQueue()
+    responses: SimpleQueue[StreamResponse] = SimpleQueue()
     with tritonclient.grpc.InferenceServerClient(addresses.grpc) as client:
-        client.start_stream(lambda result, error: heard.put((result, error)))
+        client.start_stream(lambda result, error: responses.put((result, error)))
 
         def step(number: int, key: str, start: bool, end: bool) -> int:
             tensor = filled(tritonclient.grpc.InferInput("CHAR", [1, 1], "INT32"), number)
             flags = {"sequence_id": key, "sequence_start": start, "sequence_end": end}
-            send_on_stream(client, heard, MODEL, [tensor], **flags)
-            result, error = heard.get(timeout=60)
+            send_on_stream(client, responses, MODEL, [tensor], **flags)
+            result, error = responses.get(timeout=60)
             if result is None:
                 raise error or RuntimeError("the stream ended")
             return int(result.as_numpy("NEXT")[0, 0])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from examples.arguments import addresses_in, parser_for, run
-from examples.doors import ask_both
+from examples.protocols import ask_both
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     sent = np.linspace(0, 1, 16, dtype=np.float32).reshape(1, 16)
     for answer in ask_both(addresses, "identity", {"INPUT0": sent}, ["OUTPUT0"]):
         back = answer.outputs["OUTPUT0"]
-        print(f"{answer.door}: answered by version {answer.version}\n  {back.ravel().round(2)}")
+        print(f"{answer.protocol}: answered by version {answer.version}\n  {back.ravel().round(2)}")
         np.testing.assert_array_equal(back, sent)
 
 

@@ -2,11 +2,11 @@
 
 from examples.arguments import addresses_in, parser_for, run
 from examples.digits.images import split
-from examples.doors import ask_both
+from examples.protocols import ask_both
 
 
 def main() -> None:
-    """Print what each door says of the first images."""
+    """Print what each protocol says of the first images."""
     parser = parser_for(__doc__)
     parser.add_argument("--images", type=int, default=2, help="held-out images to send")
     arguments = parser.parse_args()
@@ -16,7 +16,7 @@ def main() -> None:
         for answer in ask_both(addresses, "narrator", {"IMAGE": image}, outputs):
             digit, line, story = (answer.outputs[name][0] for name in outputs)
             told = story.decode() or "(start the example stories for a story)"
-            print(f"{answer.door}: {digit}: {line.decode()}. {told}")
+            print(f"{answer.protocol}: {digit}: {line.decode()}. {told}")
 
 
 if __name__ == "__main__":

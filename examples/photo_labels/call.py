@@ -10,8 +10,8 @@ import numpy as np
 import tritonclient.grpc
 
 from examples.arguments import Addresses, addresses_in, parser_for, run
-from examples.doors import Heard, ask_both, send_on_stream
 from examples.photo_labels.photographs import PHOTOGRAPHS, large_jpeg
+from examples.protocols import StreamResponse, ask_both, send_on_stream
 
 MODEL, INPUT, OUTPUTS = "photo_labels", "PHOTO", ["LABELS", "SCORES"]
 
@@ -42,7 +42,7 @@ def labels_of(addresses: Addresses, data: bytes) -> dict[str, tuple[str, ...]]:
     array = np.array([[data]], np.object_)
     found = {"REST, a body": as_body(addresses, data)}
     for answer in ask_both(addresses, MODEL, {INPUT: array}, OUTPUTS):
-        found[f"{answer.door}, a tensor"] = texts(answer.outputs["LABELS"][0])
+        found[f"{answer.protocol}, a tensor"] = texts(answer.outputs["LABELS"][0])
     found["gRPC, a stream"] = on_stream(addresses, array)
     return found
 
@@ -69,11 +69,11 @@ def on_stream(
     """The answer of one request on a stream."""
     tensor = tritonclient.grpc.InferInput(INPUT, [1, 1], "BYTES")
     tensor.set_data_from_numpy(array)
-    heard: SimpleQueue[Heard] = SimpleQueue()
+    responses: SimpleQueue[StreamResponse] = SimpleQueue()
     with tritonclient.grpc.InferenceServerClient(addresses.grpc) as client:
-        client.start_stream(lambda result, error: heard.put((result, error)))
-        send_on_stream(client, heard, MODEL, [tensor], model_version=addresses.version)
-        result, error = heard.get(timeout=60)
+        client.start_stream(lambda result, error: responses.put((result, error)))
+        send_on_stream(client, responses, MODEL, [tensor], model_version=addresses.version)
+        result, error = responses.get(timeout=60)
         client.stop_stream()
     if result is None:
         raise error or RuntimeError("neither an answer nor an error")

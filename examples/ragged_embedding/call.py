@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples.arguments import Addresses, addresses_in, parser_for, run
-from examples.doors import ask_both
+from examples.protocols import ask_both
 from examples.ragged_embedding.tokens import tokens_of
 
 TEXTS = (
@@ -30,20 +30,20 @@ def main() -> None:
     with ThreadPoolExecutor(len(texts)) as pool:
         together = list(pool.map(lambda text: embedded(addresses, text), texts))
     for text, found in zip(texts, together, strict=True):
-        for door, vector in embedded(addresses, text).items():
-            np.testing.assert_allclose(found[door], vector, atol=1e-5)
-    for door in together[0]:
-        print(f"{door}: answered {len(texts)} texts of {lengths(texts)} tokens")
+        for protocol, vector in embedded(addresses, text).items():
+            np.testing.assert_allclose(found[protocol], vector, atol=1e-5)
+    for protocol in together[0]:
+        print(f"{protocol}: answered {len(texts)} texts of {lengths(texts)} tokens")
         for one, other in combinations(range(len(texts)), 2):
-            near = float(together[one][door] @ together[other][door])
+            near = float(together[one][protocol] @ together[other][protocol])
             print(f"  {near:5.2f}  {texts[one]} | {texts[other]}")
 
 
 def embedded(addresses: Addresses, text: str) -> Vectors:
-    """The text's vector of length 1, by the door that answered."""
+    """The text's vector of length 1, by the protocol that answered."""
     ids = np.array([tokens_of(text)])
     answers = ask_both(addresses, MODEL, {"ids": ids}, [OUTPUT])
-    return {answer.door: answer.outputs[OUTPUT][0] for answer in answers}
+    return {answer.protocol: answer.outputs[OUTPUT][0] for answer in answers}
 
 
 def lengths(texts: list[str]) -> str:

@@ -8,7 +8,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import np_to_triton_dtype
 
 from examples.arguments import addresses_in, parser_for, run
-from examples.doors import Heard, send_on_stream
+from examples.protocols import StreamResponse, send_on_stream
 
 
 def main() -> None:
@@ -18,17 +18,17 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=int, default=100, help="pause before each number")
     arguments = parser.parse_args()
     addresses = addresses_in(arguments)
-    heard: SimpleQueue[Heard] = SimpleQueue()
+    responses: SimpleQueue[StreamResponse] = SimpleQueue()
     with InferenceServerClient(addresses.grpc) as client:
-        client.start_stream(lambda result, error: heard.put((result, error)))
+        client.start_stream(lambda result, error: responses.put((result, error)))
         count = len(arguments.numbers)
         inputs = [
             _input("IN", np.array(arguments.numbers, np.int32)),
             _input("DELAY", np.full(count, arguments.delay_ms, np.uint32)),
             _input("WAIT", np.zeros(1, np.uint32)),
         ]
-        send_on_stream(client, heard, "repeat", inputs, enable_empty_final_response=True)
-        while _print_next(heard):
+        send_on_stream(client, responses, "repeat", inputs, enable_empty_final_response=True)
+        while _print_next(responses):
             pass
 
 
@@ -38,9 +38,9 @@ def _input(name: str, array: NDArray[np.generic]) -> InferInput:
     return tensor
 
 
-def _print_next(heard: "SimpleQueue[Heard]") -> bool:
+def _print_next(responses: "SimpleQueue[StreamResponse]") -> bool:
     """Print the next response; False when it was the last. Raises the server's error."""
-    result, error = heard.get()
+    result, error = responses.get()
     if error is not None:
         raise error
     assert result is not None

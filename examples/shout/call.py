@@ -3,7 +3,7 @@
 import numpy as np
 
 from examples.arguments import addresses_in, parser_for, run
-from examples.doors import ask_both
+from examples.protocols import ask_both
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     texts = np.array([[text.encode("utf-8")] for text in arguments.texts], dtype=np.object_)
     outputs = ["SHOUTED", "LENGTH"]
     for answer in ask_both(addresses_in(arguments), "shout", {"TEXT": texts}, outputs):
-        print(f"{answer.door}: answered by version {answer.version}")
+        print(f"{answer.protocol}: answered by version {answer.version}")
         shouted, lengths = answer.outputs["SHOUTED"].ravel(), answer.outputs["LENGTH"].ravel()
         for text, loud, length in zip(arguments.texts, shouted, lengths, strict=True):
             print(f"  {text} -> {loud.decode('utf-8')} ({length} characters)")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from examples.arguments import addresses_in, parser_for, run
-from examples.doors import ask_both
+from examples.protocols import ask_both
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     inputs = {"INPUT0": first, "INPUT1": second}
     for answer in ask_both(addresses, "simple", inputs, ["OUTPUT0", "OUTPUT1"]):
         total, difference = answer.outputs["OUTPUT0"], answer.outputs["OUTPUT1"]
-        print(f"{answer.door}: answered by version {answer.version}")
+        print(f"{answer.protocol}: answered by version {answer.version}")
         for left, right, plus, minus in zip(
             *map(np.ravel, (first, second, total, difference)), strict=True
         ):

@@ -12,7 +12,7 @@ import numpy as np
 from tritonclient.grpc import InferenceServerClient, InferInput
 
 from examples.arguments import addresses_in, parser_for, run
-from examples.doors import Heard, send_on_stream
+from examples.protocols import StreamResponse, send_on_stream
 
 BEGINNING = "Once upon a time"
 
@@ -55,9 +55,9 @@ def chat(address: str, arguments: Namespace) -> None:
 
 def go_on(address: str, model: str, version: str) -> None:
     """A beginning, and how it goes on, over a gRPC stream."""
-    heard: SimpleQueue[Heard] = SimpleQueue()
+    responses: SimpleQueue[StreamResponse] = SimpleQueue()
     with InferenceServerClient(address) as client:
-        client.start_stream(lambda result, error: heard.put((result, error)))
+        client.start_stream(lambda result, error: responses.put((result, error)))
         inputs = [
             _input("text_input", np.array([BEGINNING.encode()], object), "BYTES"),
             _input("stream", np.array([True]), "BOOL"),
@@ -65,9 +65,9 @@ def go_on(address: str, model: str, version: str) -> None:
             _input("exclude_input_in_output", np.array([True]), "BOOL"),
         ]
         options = {"model_version": version, "enable_empty_final_response": True}
-        send_on_stream(client, heard, model, inputs, **options)
+        send_on_stream(client, responses, model, inputs, **options)
         print(f"gRPC: {BEGINNING}", end="")
-        while _print_next(heard):
+        while _print_next(responses):
             pass
         print()
 
@@ -78,9 +78,9 @@ def _input(name: str, array: np.ndarray, datatype: str) -> InferInput:
     return tensor
 
 
-def _print_next(heard: "SimpleQueue[Heard]") -> bool:
+def _print_next(responses: "SimpleQueue[StreamResponse]") -> bool:
     """Print the next piece; False after the last. Raises the server's error."""
-    result, error = heard.get()
+    result, error = responses.get()
     if error is not None:
         raise error
     assert result is not None

@@ -204,47 +204,49 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def recorded() -> Iterator[tuple[Gated, Recorder]]:
-    """Open doors over a route, all of whose threads are recorded."""
+    """Open listeners over a route, all of whose threads are recorded."""
     recorder = Recorder()
     threading.setprofile(recorder)
     try:
-        with gated(models=("first", "second")) as doors:
+        with gated(models=("first", "second")) as listeners:
             arms = (DesiredArm("a", "first", 1, "", 5_000), DesiredArm("b", "second", 1, "", 5_000))
             route = DesiredRoute("public", arms, "salt", unit="header:x-user")
-            doors.on_loop(lambda: doors.dataplane.routing.use(DesiredState(routes=(route,))))
-            yield doors, recorder
+            listeners.on_loop(
+                lambda: listeners.dataplane.routing.use(DesiredState(routes=(route,)))
+            )
+            yield listeners, recorder
     finally:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
-def by_rest(doors: Gated) -> None:
+def by_rest(listeners: Gated) -> None:
     tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
-    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
+    line = http.client.HTTPConnection("127.0.0.1", listeners.http_port, timeout=60)
     line.request("POST", "/v2/models/public/infer", json.dumps({"inputs": [tensor]}))
     assert line.getresponse().status == 200
     line.close()
 
 
-def by_grpc(doors: Gated) -> None:
+def by_grpc(listeners: Gated) -> None:
     tensor = pb.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="FP32", shape=[1, 2])
     message = pb.ModelInferRequest(model_name="public", inputs=[tensor])
     message.raw_input_contents.append(np.array([1, 2], np.float32).tobytes())
-    with grpc.insecure_channel(doors.grpc) as channel:
+    with grpc.insecure_channel(listeners.grpc) as channel:
         stubs.GRPCInferenceServiceStub(channel).ModelInfer(message, timeout=60)
 
 
 NOT_HERE = {"server.fleet.fleet:Fleet.get", "schedulers.instance_thread:InstanceThread._work"}
-"""A shelf stands in for the fleet, and a lane's thread runs since the doors were opened."""
+"""A shelf stands in for the fleet, and a lane's thread runs since the listeners were opened."""
 
 
 @pytest.mark.parametrize(("walk", "ask"), [(REST_INFER, by_rest), (GRPC_INFER, by_grpc)])
 def test_a_request_crosses_the_steps_of_its_walk_in_their_order(
     recorded: tuple[Gated, Recorder], walk: Walk, ask: Callable[[Gated], None]
 ) -> None:
-    doors, recorder = recorded
+    listeners, recorder = recorded
     recorder.called.clear()
     recorder.on = True
-    ask(doors)
+    ask(listeners)
     recorder.on = False
     expected = [step.at for step in walk.steps if step.at not in NOT_HERE]
     assert sorted(expected, key=lambda at: recorder.called.get(at, -1)) == expected

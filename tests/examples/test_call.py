@@ -27,7 +27,7 @@ CURLED = [
     "ragged_embedding",
     "sure_digits",
 ]
-BOTH_DOORS = ["REST", "gRPC"]
+BOTH_PROTOCOLS = ["REST", "gRPC"]
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +37,12 @@ def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize(("version", "answers"), [("", "2"), ("1", "1")])
-def test_digits_reads_most_images_right_over_both_doors(
+def test_digits_reads_most_images_right_over_both_protocols(
     server: Peer, version: str, answers: str
 ) -> None:
     said = _call(server, "digits", *(["--version", version] if version else []))
     assert re.findall(r"(\w+): answered by version (\d)", said) == [
-        (door, answers) for door in BOTH_DOORS
+        (protocol, answers) for protocol in BOTH_PROTOCOLS
     ]
     right = [int(count) for count in re.findall(r"(\d+) of 64 right", said)]
     assert len(right) == 2
@@ -54,21 +54,21 @@ def test_the_exported_program_reads_as_well(server: Peer) -> None:
     assert [int(count) >= 62 for count in right] == [True, True]
 
 
-def test_simple_adds_and_subtracts_over_both_doors(server: Peer) -> None:
+def test_simple_adds_and_subtracts_over_both_protocols(server: Peer) -> None:
     said = _call(server, "simple")
-    assert _doors(said) == BOTH_DOORS
+    assert _protocols(said) == BOTH_PROTOCOLS
     assert said.count("15 + 1 = 16    15 - 1 = 14") == 2
 
 
-def test_shout_answers_in_capitals_over_both_doors(server: Peer) -> None:
+def test_shout_answers_in_capitals_over_both_protocols(server: Peer) -> None:
     said = _call(server, "shout", "größe", "")
-    assert _doors(said) == BOTH_DOORS
+    assert _protocols(said) == BOTH_PROTOCOLS
     assert said.count("größe -> GRÖSSE (5 characters)") == 2
     assert said.count(" ->  (0 characters)") == 2
 
 
-def test_identity_gives_back_what_it_got_over_both_doors(server: Peer) -> None:
-    assert _doors(_call(server, "identity")) == BOTH_DOORS
+def test_identity_gives_back_what_it_got_over_both_protocols(server: Peer) -> None:
+    assert _protocols(_call(server, "identity")) == BOTH_PROTOCOLS
 
 
 def test_running_sum_keeps_a_sum_for_each_of_two_sequences(server: Peer) -> None:
@@ -76,21 +76,21 @@ def test_running_sum_keeps_a_sum_for_each_of_two_sequences(server: Peer) -> None
     assert re.findall(r"makes (-?\d+)", said) == ["4", "-4", "6", "-6", "6", "-6", "7", "-7"]
 
 
-def test_the_network_goes_on_from_two_texts_side_by_side_over_every_door(server: Peer) -> None:
+def test_the_network_goes_on_from_two_texts_side_by_side_over_every_protocol(server: Peer) -> None:
     said = _call(server, "gru_text", "the owl", "the bear", "--characters", "40")
     found = re.findall(r"^(\w+): (the \w+)\|(.*)$", said, re.M)
-    doors = [*BOTH_DOORS, "stream"]
-    assert [(door, text) for door, text, _ in found] == [
-        (door, text) for door in doors for text in ("the owl", "the bear")
+    protocols = [*BOTH_PROTOCOLS, "stream"]
+    assert [(protocol, text) for protocol, text, _ in found] == [
+        (protocol, text) for protocol in protocols for text in ("the owl", "the bear")
     ]
     for _, text, more in found:
         assert len(more) == 40
         assert text + more in TEXT
 
 
-def test_texts_of_different_lengths_are_embedded_at_once_over_both_doors(server: Peer) -> None:
+def test_texts_of_different_lengths_are_embedded_at_once_over_both_protocols(server: Peer) -> None:
     said = _call(server, "ragged_embedding")
-    assert re.findall(r"(\w+): answered 4 texts of 7, 12, 4 and 16 tokens", said) == BOTH_DOORS
+    assert re.findall(r"(\w+): answered 4 texts of 7, 12, 4 and 16 tokens", said) == BOTH_PROTOCOLS
     near = [float(one) for one in re.findall(r"^  ([-.\d ]{5})  ", said, re.M)]
     assert len(near) == 12
     for pairs in (near[:6], near[6:]):
@@ -114,7 +114,7 @@ def test_the_dear_network_is_asked_for_few_digits_and_most_are_right(server: Pee
         name: float(share) for name, share in re.findall(r"(\w+) network alone: ([\d.]+)%", said)
     }
     found = re.findall(r"(\w+): answered ([\d.]+)% right, dear for ([\d.]+)%", said)
-    assert [door for door, _, _ in found] == [*BOTH_DOORS, "stream"]
+    assert [protocol for protocol, _, _ in found] == [*BOTH_PROTOCOLS, "stream"]
     for _, right, dear in found:
         assert alone["cheap"] + 5 < float(right) <= alone["dear"] + 0.5
         assert 20 < float(dear) < 60
@@ -212,5 +212,5 @@ def _call(server: Peer, name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _doors(said: str) -> list[str]:
+def _protocols(said: str) -> list[str]:
     return re.findall(r"(\w+): answered", said)

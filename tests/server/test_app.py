@@ -86,7 +86,7 @@ class Traffic:
                 thread.join()
 
 
-def test_both_doors_answer_and_the_start_is_told_in_one_table(tmp_path: Path) -> None:
+def test_both_listeners_answer_and_the_start_is_told_in_one_table(tmp_path: Path) -> None:
     write_identity(tmp_path, "m", 1, 2)
     with running(tmp_path) as server:
         assert infer(server)["model_version"] == "2"

@@ -1,4 +1,4 @@
-"""Crowds on the doors: a thousand connections at once, slow writers, readers who do not read.
+"""Crowds on the listeners: a thousand connections at once, slow writers, readers who do not read.
 
 What is REST's alone is in rest/test_operation.py.
 """

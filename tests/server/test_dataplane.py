@@ -67,26 +67,26 @@ def opened() -> Iterator[Gated]:
     tracing = Tracing(TraceConfig(file="kept"), KEPT)
     with gated(
         models=("began", "drawn"), configs=(DECOUPLED, OTHER_INPUT), tracing=tracing
-    ) as doors:
-        yield doors
+    ) as listeners:
+        yield listeners
         assert tracing.close()
 
 
-def by_infer(doors: Gated, **terms: Any) -> Answer:
+def by_infer(listeners: Gated, **terms: Any) -> Answer:
     tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
-    return _posted(doors, "infer", {"inputs": [tensor], "parameters": terms})
+    return _posted(listeners, "infer", {"inputs": [tensor], "parameters": terms})
 
 
-def by_generate(doors: Gated, **terms: Any) -> Answer:
-    return _posted(doors, "generate", {"INPUT0": [1, 2], **terms})
+def by_generate(listeners: Gated, **terms: Any) -> Answer:
+    return _posted(listeners, "generate", {"INPUT0": [1, 2], **terms})
 
 
-def by_nested_generate(doors: Gated, **terms: Any) -> Answer:
-    return _posted(doors, "generate", {"INPUT0": [1, 2], "parameters": terms})
+def by_nested_generate(listeners: Gated, **terms: Any) -> Answer:
+    return _posted(listeners, "generate", {"INPUT0": [1, 2], "parameters": terms})
 
 
-def _posted(doors: Gated, verb: str, body: dict[str, Any]) -> Answer:
-    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
+def _posted(listeners: Gated, verb: str, body: dict[str, Any]) -> Answer:
+    line = http.client.HTTPConnection("127.0.0.1", listeners.http_port, timeout=60)
     line.request("POST", f"/v2/models/public/{verb}", json.dumps(body))
     answer = line.getresponse()
     document = json.loads(answer.read())
@@ -95,8 +95,8 @@ def _posted(doors: Gated, verb: str, body: dict[str, Any]) -> Answer:
     return Answer(document.get("model_name", ""), arm, document.get("error", ""))
 
 
-def by_call(doors: Gated, **terms: Any) -> Answer:
-    with grpc.insecure_channel(doors.grpc) as channel:
+def by_call(listeners: Gated, **terms: Any) -> Answer:
+    with grpc.insecure_channel(listeners.grpc) as channel:
         stub = stubs.GRPCInferenceServiceStub(channel)
         try:
             answer, done = stub.ModelInfer.with_call(_message(**terms), timeout=60)
@@ -105,8 +105,8 @@ def by_call(doors: Gated, **terms: Any) -> Answer:
     return Answer(answer.model_name, dict(done.trailing_metadata()).get(HEADER_NAME, ""))
 
 
-def by_stream(doors: Gated, **terms: Any) -> Answer:
-    with grpc.insecure_channel(doors.grpc) as channel:
+def by_stream(listeners: Gated, **terms: Any) -> Answer:
+    with grpc.insecure_channel(listeners.grpc) as channel:
         stub = stubs.GRPCInferenceServiceStub(channel)
         (answer,) = stub.ModelStreamInfer(iter([_message(**terms)]), timeout=60)
     found = answer.infer_response
@@ -151,18 +151,18 @@ def ask(
     asked(sequence_end=True)
 
 
-def turn(doors: Gated, *models: str) -> None:
+def turn(listeners: Gated, *models: str) -> None:
     """Let every draw hit the first of `models`."""
     weights = (10_000, *(0 for _ in models[1:]))
     arms = tuple(
         DesiredArm(model, model, 1, "", n) for model, n in zip(models, weights, strict=True)
     )
     state = DesiredState(routes=(DesiredRoute("public", arms, "salt"),))
-    doors.on_loop(lambda: doors.dataplane.routing.use(state))
+    listeners.on_loop(lambda: listeners.dataplane.routing.use(state))
 
 
-def errors(doors: Gated, arm: str) -> int:
-    rows = doors.dataplane.routing.windows.rows()
+def errors(listeners: Gated, arm: str) -> int:
+    rows = listeners.dataplane.routing.windows.rows()
     return sum(window.errors for key, window in rows if key[2] == arm)
 
 
@@ -196,14 +196,14 @@ def test_it_is_answered_though_the_drawn_arm_takes_no_such_request(
 
 
 @contextmanager
-def traced(doors: Gated) -> Iterator[list[Trace]]:
+def traced(listeners: Gated) -> Iterator[list[Trace]]:
     """Inside, every request is traced; the traces, when it has ended."""
-    change = doors.dataplane.tracing.change
+    change = listeners.dataplane.tracing.change
     KEPT.traces.clear()
     KEPT.written.clear()
-    doors.on_loop(lambda: change("", {"trace_level": ["TIMESTAMPS"], "trace_rate": ["1"]}))
+    listeners.on_loop(lambda: change("", {"trace_level": ["TIMESTAMPS"], "trace_rate": ["1"]}))
     yield KEPT.traces
-    doors.on_loop(lambda: change("", {"trace_level": ["OFF"]}))
+    listeners.on_loop(lambda: change("", {"trace_level": ["OFF"]}))
     assert KEPT.written.wait(60), "the traces were not written"
 
 

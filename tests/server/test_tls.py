@@ -143,13 +143,15 @@ def test_a_missing_file_is_named_with_its_flag(certificates: Certificates, tmp_p
         server_context(certificates, http_use_ssl_mutual=True, http_root_cert=tmp_path / "none.pem")
 
 
-@pytest.mark.parametrize("door", ["http", "grpc"])
-def test_tls_without_its_files_is_refused_with_the_flag(door: str) -> None:
-    with pytest.raises(SettingsError, match=f"--{door}-use-ssl needs a file in --{door}-server-ce"):
-        Settings(**{f"{door}_use_ssl": True})
-    files = {f"{door}_server_{part}": Path("x") for part in ("cert", "key")}
-    with pytest.raises(SettingsError, match=f"{door}_root_cert is not set"):
-        Settings(**{f"{door}_use_ssl_mutual": True, **files})
+@pytest.mark.parametrize("listener", ["http", "grpc"])
+def test_tls_without_its_files_is_refused_with_the_flag(listener: str) -> None:
+    with pytest.raises(
+        SettingsError, match=f"--{listener}-use-ssl needs a file in --{listener}-server-ce"
+    ):
+        Settings(**{f"{listener}_use_ssl": True})
+    files = {f"{listener}_server_{part}": Path("x") for part in ("cert", "key")}
+    with pytest.raises(SettingsError, match=f"{listener}_root_cert is not set"):
+        Settings(**{f"{listener}_use_ssl_mutual": True, **files})
 
 
 def test_grpc_speaks_tls_and_wants_a_certificate_where_it_says_so(

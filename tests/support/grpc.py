@@ -1,4 +1,4 @@
-"""A real gRPC listener over real identity models, in a thread; `with open_door() as door`.
+"""A real gRPC listener over real identity models, in a thread; `with open_listener() as listener`.
 
 Clients of any kind may then call from the test's own thread.
 """
@@ -151,15 +151,15 @@ class Shelf:
 
 
 class Open:
-    """The open door and what stands behind it."""
+    """The open listener and what stands behind it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, dataplane: DataPlane, door: GrpcPort
+        self, loop: asyncio.AbstractEventLoop, dataplane: DataPlane, listener: GrpcPort
     ) -> None:
         self._loop = loop
         self.dataplane = dataplane
-        self.door = door
-        self.url = f"127.0.0.1:{door.port}"
+        self.listener = listener
+        self.url = f"127.0.0.1:{listener.port}"
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
         """`work()`'s result, from the loop's thread; a coroutine is awaited there."""
@@ -182,28 +182,28 @@ class Open:
 
 
 @contextmanager
-def open_door(*texts: str, **settings: Any) -> Iterator[Open]:
-    """A door on a free port over identity models of these configs (default: the three above)."""
+def open_listener(*texts: str, **settings: Any) -> Iterator[Open]:
+    """A listener on a free port over identity models of these configs (default: those above)."""
     opened: list[Open] = []
     up, done = threading.Event(), threading.Event()
 
     async def main() -> None:
         shelf = Shelf([put(text) for text in texts or (IDENTITY, PAIR, SLOW)])
         dataplane = DataPlane(shelf, "modelyard", "0.0.0")
-        door = await start(dataplane, Settings(**{"grpc_port": 0, **settings}))
-        opened.append(Open(asyncio.get_running_loop(), dataplane, door))
+        listener = await start(dataplane, Settings(**{"grpc_port": 0, **settings}))
+        opened.append(Open(asyncio.get_running_loop(), dataplane, listener))
         up.set()
         await asyncio.to_thread(done.wait)
-        await door.stop(5.0)
+        await listener.stop(5.0)
         for served in shelf.served():
             await served.scheduler.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
     try:
-        assert up.wait(60), "the door did not open"
+        assert up.wait(60), "the listener did not open"
         yield opened[0]
     finally:
         done.set()
         thread.join(60)
-        assert not thread.is_alive(), "the door did not close"
+        assert not thread.is_alive(), "the listener did not close"

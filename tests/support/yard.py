@@ -52,7 +52,9 @@ class Yard:
         with log_file.open("ab") as log:
             whole = {**os.environ, "PYTHONPATH": str(ROOT), **self.environment, **environment}
             process = preloaded.start(arguments, whole, self.folder, log.fileno(), new_session=True)
-        ports = (int(str(self.flags[f"{door}_port"])) for door in ("http", "grpc", "metrics"))
+        ports = (
+            int(str(self.flags[f"{listener}_port"])) for listener in ("http", "grpc", "metrics")
+        )
         self.server = Server(process, log_file, *ports, command=arguments)
         if wait:
             self.wait_ready()

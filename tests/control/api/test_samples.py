@@ -84,7 +84,7 @@ def test_nothing_is_kept_until_it_is_switched_on_nor_after(y: Yard) -> None:
     assert actions == ["sampling.stopped", "sampling.started"]
 
 
-def test_requests_of_both_doors_are_found_by_id_without_their_values(y: Yard) -> None:
+def test_requests_of_both_listeners_are_found_by_id_without_their_values(y: Yard) -> None:
     y.api("PUT", "/sampling/digits", {})
     infer(y, "order-1", [float(one) for one in range(9)])
     infer_over_grpc(y, "order-2")

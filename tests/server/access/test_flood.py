@@ -26,15 +26,15 @@ def resident_bytes() -> int:
 
 @pytest.mark.slow
 def test_a_flood_of_wrong_tokens_is_refused_in_bounded_memory_and_hurts_nobody() -> None:
-    with gated(True, *(grant(f"good-{number}") for number in range(1000))) as doors:
+    with gated(True, *(grant(f"good-{number}") for number in range(1000))) as listeners:
         key = {"authorization": "Bearer good-7"}
-        line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
+        line = http.client.HTTPConnection("127.0.0.1", listeners.http_port, timeout=60)
         asked = triton.InferInput("INPUT0", [1, 1], "FP32")
         asked.set_data_from_numpy(np.ones((1, 1), np.float32))
         answered, before = 0, 0
         with (
-            triton.InferenceServerClient(doors.grpc) as client,
-            flood(doors.http_port, doors.grpc_port, SECONDS, 2 * LEAST_REFUSED) as wrong,
+            triton.InferenceServerClient(listeners.grpc) as client,
+            flood(listeners.http_port, listeners.grpc_port, SECONDS, 2 * LEAST_REFUSED) as wrong,
         ):
             while wrong.running():
                 line.request("POST", INFER, infer_body(), key)
@@ -47,7 +47,7 @@ def test_a_flood_of_wrong_tokens_is_refused_in_bounded_memory_and_hurts_nobody()
             told = wrong.ended()
             growth = resident_bytes() - before
         line.close()
-        assert doors.on_loop(lambda: len(doors.dataplane.authorizer._holders)) == 1000
+        assert listeners.on_loop(lambda: len(listeners.dataplane.authorizer._holders)) == 1000
     ways = ("rest lasting 401", "rest new 401", "grpc lasting UNAUTHENTICATED")
     assert set(told) == {*ways, "grpc new UNAUTHENTICATED"}, told
     assert sum(told.values()) > LEAST_REFUSED, told

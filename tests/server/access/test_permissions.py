@@ -1,4 +1,4 @@
-"""What paths and RPCs ask for; that none of those a door answers is forgotten."""
+"""What paths and RPCs ask for; that none of those a listener answers is forgotten."""
 
 from typing import Any
 

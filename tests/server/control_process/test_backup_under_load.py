@@ -85,8 +85,8 @@ def restored(folder: Path, archive: Path, token: str, database: str = "") -> Ite
     """A server that never was, from the archive; it pushes with the old server's token."""
     folder.mkdir()
     (folder / "models").mkdir()
-    doors = ("http_port", "grpc_port", "metrics_port", "admin_port")
-    ports = dict(zip(doors, free_ports(4), strict=True))
+    listeners = ("http_port", "grpc_port", "metrics_port", "admin_port")
+    ports = dict(zip(listeners, free_ports(4), strict=True))
     flags: dict[str, object] = {
         **ports,
         "model_repository": str(folder / "models"),

@@ -19,13 +19,13 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_control_process_that_hangs_does_not_keep_the_doors_open(tmp_path: Path) -> None:
+def test_a_control_process_that_hangs_does_not_keep_the_listeners_open(tmp_path: Path) -> None:
     """Nor does it use up the time in which the requests in flight are to be answered."""
     with yard(tmp_path) as y:
         control = y.control_pid()
         os.kill(control, signal.SIGSTOP)
         y.server.process.send_signal(signal.SIGTERM)
-        y.wait_for(lambda: not _listens(y.server.http_port), "the doors to close")
+        y.wait_for(lambda: not _listens(y.server.http_port), "the listeners to close")
         still_there = y.control_pid() == control
         os.kill(control, signal.SIGCONT)
 

@@ -12,27 +12,27 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as services
 from tritonclient.utils import InferenceServerException
 
-from support.grpc import IDENTITY, SLOW, Open, open_door
+from support.grpc import IDENTITY, SLOW, Open, open_listener
 from support.grpc_requests import FLOATS, floats, identity, refusal, slow
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 @pytest.fixture(scope="module")
-def door():
-    with open_door() as opened:
+def listener():
+    with open_listener() as opened:
         yield opened
 
 
 @pytest.fixture
-def triton(door):
-    with client.InferenceServerClient(door.url) as opened:
+def triton(listener):
+    with client.InferenceServerClient(listener.url) as opened:
         yield opened
 
 
 @pytest.fixture
-def channel(door):
-    with grpc.insecure_channel(door.url) as opened:
+def channel(listener):
+    with grpc.insecure_channel(listener.url) as opened:
         yield opened
 
 
@@ -238,7 +238,7 @@ def test_the_id_is_in_front_of_the_error(channel):
 
 def test_a_decoupled_model_is_refused_by_the_unary_call():
     decoupled = IDENTITY + "model_transaction_policy { decoupled: true }"
-    with open_door(decoupled) as door, grpc.insecure_channel(door.url) as channel:
+    with open_listener(decoupled) as listener, grpc.insecure_channel(listener.url) as channel:
         stub = services.GRPCInferenceServiceStub(channel)
         assert refusal(lambda: stub.ModelInfer(identity())) == (
             "UNIMPLEMENTED",
@@ -250,8 +250,8 @@ def test_a_decoupled_model_is_refused_by_the_unary_call():
 
 def test_a_message_over_the_limit_is_refused_and_the_next_is_served():
     with (
-        open_door(grpc_max_message_size=1000) as door,
-        grpc.insecure_channel(door.url) as channel,
+        open_listener(grpc_max_message_size=1000) as listener,
+        grpc.insecure_channel(listener.url) as channel,
     ):
         stub = services.GRPCInferenceServiceStub(channel)
         big = identity(raw_input_contents=[b"\0" * 2000])
@@ -259,36 +259,40 @@ def test_a_message_over_the_limit_is_refused_and_the_next_is_served():
         assert stub.ModelInfer(identity()).outputs
 
 
-def executing(door: Open) -> int:
-    served = door.served("slow")
+def executing(listener: Open) -> int:
+    served = listener.served("slow")
     return served.scheduler.inflight() - served.counters.pending
 
 
-def test_a_request_whose_client_has_gone_is_dropped_and_counted(door, channel):
-    counters = door.served("slow").counters
-    before = door.on_loop(lambda: counters.failure["CANCELED"])
+def test_a_request_whose_client_has_gone_is_dropped_and_counted(listener, channel):
+    counters = listener.served("slow").counters
+    before = listener.on_loop(lambda: counters.failure["CANCELED"])
     stub = services.GRPCInferenceServiceStub(channel)
     first = stub.ModelInfer.future(slow("first"))
-    door.wait_for(lambda: executing(door) == 1, "the first request to execute")
+    listener.wait_for(lambda: executing(listener) == 1, "the first request to execute")
     second = stub.ModelInfer.future(slow("second"))
-    door.wait_for(lambda: counters.pending == 1, "the second request to be queued")
+    listener.wait_for(lambda: counters.pending == 1, "the second request to be queued")
     second.cancel()
     assert first.result().id == "first"
-    door.wait_for(
+    listener.wait_for(
         lambda: counters.failure["CANCELED"] == before + 1, "the cancelled request to be dropped"
     )
-    door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
+    listener.wait_for(
+        lambda: listener.served("slow").scheduler.inflight() == 0, "nothing in flight"
+    )
 
 
-def test_a_late_request_is_answered_with_deadline_exceeded(door, channel):
+def test_a_late_request_is_answered_with_deadline_exceeded(listener, channel):
     stub = services.GRPCInferenceServiceStub(channel)
     assert refusal(lambda: stub.ModelInfer(slow("late"), timeout=0.05))[0] == "DEADLINE_EXCEEDED"
-    door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
+    listener.wait_for(
+        lambda: listener.served("slow").scheduler.inflight() == 0, "nothing in flight"
+    )
 
 
 def test_health_reports_readiness():
     kind = health_pb2.HealthCheckResponse
-    with open_door() as door, grpc.insecure_channel(door.url) as channel:
+    with open_listener() as listener, grpc.insecure_channel(listener.url) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for service in ("", "inference.GRPCInferenceService"):
             asked = health_pb2.HealthCheckRequest(service=service)
@@ -298,7 +302,7 @@ def test_health_reports_readiness():
         assert next(iter(health.Watch(unknown))).status == kind.SERVICE_UNKNOWN
         watch = health.Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == kind.SERVING
-        door.on_loop(door.dataplane.lifecycle.begin_stopping)
+        listener.on_loop(listener.dataplane.lifecycle.begin_stopping)
         assert next(watch).status == kind.NOT_SERVING
         assert health.Check(health_pb2.HealthCheckRequest()).status == kind.NOT_SERVING
         stub = services.GRPCInferenceServiceStub(channel)
@@ -307,7 +311,7 @@ def test_health_reports_readiness():
 
 
 def test_stopping_answers_what_is_in_flight_and_ends_idle_streams():
-    with open_door(SLOW) as door, grpc.insecure_channel(door.url) as channel:
+    with open_listener(SLOW) as listener, grpc.insecure_channel(listener.url) as channel:
         stub = services.GRPCInferenceServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
@@ -315,8 +319,10 @@ def test_stopping_answers_what_is_in_flight_and_ends_idle_streams():
         answers = stub.ModelStreamInfer(iter(asked.get, None))
         asked.put(slow("1"))
         unary = stub.ModelInfer.future(slow("2"))
-        door.wait_for(lambda: door.served("slow").scheduler.inflight() == 2, "both in flight")
-        door.on_loop(lambda: door.door.stop(10.0))
+        listener.wait_for(
+            lambda: listener.served("slow").scheduler.inflight() == 2, "both in flight"
+        )
+        listener.on_loop(lambda: listener.listener.stop(10.0))
         assert unary.result().id == "2"
         assert next(answers).infer_response.id == "1"
         assert refusal(lambda: next(answers))[0] == "UNAVAILABLE"

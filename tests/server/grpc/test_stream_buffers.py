@@ -4,7 +4,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from server.buffers import CONNECTION_BYTES
 from server.http2.wire.frames import ErrorCode, rst_stream
-from support.grpc import open_door
+from support.grpc import open_listener
 from support.http2 import Raw, ask, data, message, to
 
 NO_WINDOW = {"initial_window_size": 0}
@@ -17,8 +17,11 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 
 def test_what_a_stream_has_read_and_made_counts_until_the_client_takes_it():
     """Window 0: requests that wait for their turn, and answers that are there before it."""
-    with open_door(WIDE, buffer_limit=64 * 2**20) as door, Raw(door.door.port, **NO_WINDOW) as raw:
-        budget = door.door._listener._limits.budget
+    with (
+        open_listener(WIDE, buffer_limit=64 * 2**20) as listener,
+        Raw(listener.listener.port, **NO_WINDOW) as raw,
+    ):
+        budget = listener.listener._listener._limits.budget
         tensor = pb.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="FP32")
         tensor.shape[:] = [10_000]
         body = message(
@@ -30,6 +33,6 @@ def test_what_a_stream_has_read_and_made_counts_until_the_client_takes_it():
         raw.send(*(data(1, body, 0) for _ in range(40)))
         raw.ping()
         answered = 40 * 2 * 40_000  # 40 requests, one answer that waits and 39 behind it
-        door.wait_for(lambda: budget.held > CONNECTION_BYTES + answered * 0.9, "the account")
+        listener.wait_for(lambda: budget.held > CONNECTION_BYTES + answered * 0.9, "the account")
         raw.send(rst_stream(1, ErrorCode.CANCEL))
-        door.wait_for(lambda: budget.held == CONNECTION_BYTES, "all of it to be given back")
+        listener.wait_for(lambda: budget.held == CONNECTION_BYTES, "all of it to be given back")

@@ -9,25 +9,25 @@ import tritonclient.grpc as client
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as services
 
-from support.grpc import open_door
+from support.grpc import open_listener
 from support.grpc_requests import FLOATS, floats, identity, refusal, slow
 
 
 @pytest.fixture(scope="module")
-def door():
-    with open_door() as opened:
+def listener():
+    with open_listener() as opened:
         yield opened
 
 
 @pytest.fixture
-def triton(door):
-    with client.InferenceServerClient(door.url) as opened:
+def triton(listener):
+    with client.InferenceServerClient(listener.url) as opened:
         yield opened
 
 
 @pytest.fixture
-def channel(door):
-    with grpc.insecure_channel(door.url) as opened:
+def channel(listener):
+    with grpc.insecure_channel(listener.url) as opened:
         yield opened
 
 
@@ -43,7 +43,7 @@ def test_a_stream_answers_in_the_order_it_was_asked(channel):
 
 def test_stock_client_streams():
     results: queue.Queue[Any] = queue.Queue()
-    with open_door() as door, client.InferenceServerClient(door.url) as triton:
+    with open_listener() as listener, client.InferenceServerClient(listener.url) as triton:
         triton.start_stream(lambda result, error: results.put((result, error)))
         for number in range(3):
             triton.async_stream_infer("identity", [floats()], request_id=str(number))
@@ -82,9 +82,11 @@ def test_with_triton_grpc_error_the_first_error_ends_the_stream(channel):
     )
 
 
-def test_a_stream_that_is_cancelled_cancels_its_requests(door, channel):
+def test_a_stream_that_is_cancelled_cancels_its_requests(listener, channel):
     stub = services.GRPCInferenceServiceStub(channel)
     answers = stub.ModelStreamInfer(iter([slow("1"), slow("2")]))
-    door.wait_for(lambda: door.served("slow").counters.pending == 1, "one to wait")
+    listener.wait_for(lambda: listener.served("slow").counters.pending == 1, "one to wait")
     answers.cancel()
-    door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
+    listener.wait_for(
+        lambda: listener.served("slow").scheduler.inflight() == 0, "nothing in flight"
+    )

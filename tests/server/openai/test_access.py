@@ -1,4 +1,4 @@
-"""Tokens, aliases and routes hold for the OpenAI door as for every other."""
+"""Tokens, aliases and routes hold for the OpenAI listener as for every other."""
 
 import hashlib
 import http.client

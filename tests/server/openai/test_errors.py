@@ -1,4 +1,4 @@
-"""What is refused over the OpenAI door: the status, the envelope, the field that is named."""
+"""What is refused over the OpenAI listener: the status, the envelope, the field that is named."""
 
 import http.client
 import json

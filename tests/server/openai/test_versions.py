@@ -40,18 +40,18 @@ def language(context: int = 64) -> Language:
 
 
 def made(work: Callable[[OpenAIEndpoints, Any, Any], Awaitable[Any]]) -> Any:
-    """What `work` gives with a door, a request and a served version."""
+    """What `work` gives with a listener, a request and a served version."""
 
     async def run() -> Any:
         served = put(identity_config("talker"))
         served.language = language()
         dataplane = DataPlane(Shelf([served]), "modelyard", "0")
-        door = OpenAIEndpoints(dataplane, BodyLimits(1000, 10))
+        listener = OpenAIEndpoints(dataplane, BodyLimits(1000, 10))
         request = Request({"type": "http", "method": "POST", "path": "/", "headers": []})
         try:
-            return await work(door, request, served)
+            return await work(listener, request, served)
         finally:
-            await door.close()
+            await listener.close()
             await served.scheduler.close()
 
     return asyncio.run(run())
@@ -64,7 +64,7 @@ def caller(request: Request) -> LanguageInference:
 
 
 def test_a_text_is_read_again_for_the_version_that_answers() -> None:
-    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
+    async def work(listener: OpenAIEndpoints, request: Request, served: Any) -> None:
         newer, seen = language(), []
 
         async def make(language: Language) -> str:
@@ -72,31 +72,31 @@ def test_a_text_is_read_again_for_the_version_that_answers() -> None:
             served.language = newer
             return f"made {len(seen)}"
 
-        found, text = await door._made(caller(request), find_first(door, request), make)
+        found, text = await listener._made(caller(request), find_first(listener, request), make)
         assert (found.language, text, len(seen)) == (newer, "made 2", 2)
 
     made(work)
 
 
 def test_versions_that_never_stand_still_are_not_ready() -> None:
-    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
+    async def work(listener: OpenAIEndpoints, request: Request, served: Any) -> None:
         async def make(_: Language) -> None:
             served.language = language()
 
         with pytest.raises(NotReady, match="change faster than they can be asked"):
-            await door._made(caller(request), find_first(door, request), make)
+            await listener._made(caller(request), find_first(listener, request), make)
 
     made(work)
 
 
-def find_first(door: OpenAIEndpoints, request: Request) -> Any:
+def find_first(listener: OpenAIEndpoints, request: Request) -> Any:
     from server.openai.language_inference import find
 
-    return find(door._dataplane, caller(request))
+    return find(listener._dataplane, caller(request))
 
 
 def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_taken_over() -> None:
-    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
+    async def work(listener: OpenAIEndpoints, request: Request, served: Any) -> None:
         older, newer = served.language, language()
 
         async def make(asked: Language) -> str:
@@ -105,35 +105,35 @@ def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_t
                 raise ShutDown("gone")
             return "made"
 
-        found, text = await door._made(caller(request), find_first(door, request), make)
+        found, text = await listener._made(caller(request), find_first(listener, request), make)
         assert (found.language, text) == (newer, "made")
 
     made(work)
 
 
 def test_a_version_that_ends_without_another_is_told_as_it_is() -> None:
-    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
+    async def work(listener: OpenAIEndpoints, request: Request, served: Any) -> None:
         async def make(_: Language) -> None:
             raise ShutDown("gone")
 
         with pytest.raises(ShutDown, match="gone"):
-            await door._made(caller(request), find_first(door, request), make)
+            await listener._made(caller(request), find_first(listener, request), make)
 
     made(work)
 
 
 def test_texts_and_tokens_are_read_in_their_order_and_a_far_too_long_text_not_at_all() -> None:
-    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
+    async def work(listener: OpenAIEndpoints, request: Request, served: Any) -> None:
         wide = language(4096)
         text = "ä" * 5000
-        (tokens,) = await door._texts.of_prompts(wide, (text,), True, "prompt")
+        (tokens,) = await listener._texts.of_prompts(wide, (text,), True, "prompt")
         assert len(tokens) == 10_001
-        many = await door._texts.of_prompts(wide, ["ab", (1, 2), "c"] * 20, True, "prompt")
+        many = await listener._texts.of_prompts(wide, ["ab", (1, 2), "c"] * 20, True, "prompt")
         assert many == [tuple(tokens_of("ab")), (1, 2), tuple(tokens_of("c"))] * 20
-        said = await door._texts.of_tokens(wide, tokens)
+        said = await listener._texts.of_tokens(wide, tokens)
         assert said == "<s>" + text
         with pytest.raises(BadField, match="262144 characters are taken; prompt has 300000"):
-            await door._texts.of_prompts(wide, ["x" * 300_000], True, "prompt")
+            await listener._texts.of_prompts(wide, ["x" * 300_000], True, "prompt")
 
     made(work)
 

@@ -1,4 +1,4 @@
-"""What the doors ask of routes in force."""
+"""What the listeners ask of routes in force."""
 
 from typing import Any
 

@@ -47,8 +47,8 @@ def test_flag_beats_environment_beats_toml_beats_default(tmp_path: Path) -> None
     assert settings.source("metrics_port") == str(path)
 
 
-def _certificates(door: str) -> dict[str, str]:
-    return {f"{door}_{part}": "x.pem" for part in ("server_cert", "server_key", "root_cert")}
+def _certificates(listener: str) -> dict[str, str]:
+    return {f"{listener}_{part}": "x.pem" for part in ("server_cert", "server_key", "root_cert")}
 
 
 _COMPANIONS = {
@@ -179,18 +179,18 @@ def test_toml_value_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, {}) == expected
 
 
-@pytest.mark.parametrize("door", ["http", "grpc", "metrics"])
+@pytest.mark.parametrize("listener", ["http", "grpc", "metrics"])
 def test_address_others_can_reach_is_refused_and_the_flag_that_allows_it_named(
-    door: str, tmp_path: Path
+    listener: str, tmp_path: Path
 ) -> None:
-    flags = {f"{door}_address": "0.0.0.0"}
+    flags = {f"{listener}_address": "0.0.0.0"}
     message = refusal(tmp_path, flags)
-    assert f"{door}_address '0.0.0.0'" in message
+    assert f"{listener}_address '0.0.0.0'" in message
     assert "--allow-unauthenticated" in message
     assert "--inference-auth=token" in message
     for more in ({"allow_unauthenticated": "true"}, {"inference_auth": "token"}):
         allowed = read_settings({**flags, **more}, {}, tmp_path)
-        assert getattr(allowed, f"{door}_address") == "0.0.0.0"
+        assert getattr(allowed, f"{listener}_address") == "0.0.0.0"
 
 
 def test_the_admin_port_may_be_bound_wider_for_it_always_asks_who_one_is(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_public_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
     assert "is not of the form https://HOST or http://HOST:PORT, without a path" in message
 
 
-def test_closed_door_may_have_any_address(tmp_path: Path) -> None:
+def test_closed_listener_may_have_any_address(tmp_path: Path) -> None:
     flags = {"allow_grpc": "false", "grpc_address": "0.0.0.0"}
     assert read_settings(flags, {}, tmp_path).grpc_address == "0.0.0.0"
 
@@ -261,17 +261,17 @@ def test_loopback_addresses_need_no_flag(address: str) -> None:
     assert Settings(http_address=address).metrics_address == address
 
 
-def test_metrics_follow_the_rest_door_unless_told_otherwise() -> None:
+def test_metrics_follow_the_rest_listener_unless_told_otherwise() -> None:
     assert Settings(http_address="127.0.0.9").metrics_address == "127.0.0.9"
     assert Settings(metrics_address="127.0.0.9").metrics_address == "127.0.0.9"
 
 
-def test_two_doors_on_one_port_are_refused_and_both_named() -> None:
+def test_two_listeners_on_one_port_are_refused_and_both_named() -> None:
     with pytest.raises(SettingsError, match="grpc_port 8000 is also the http_port"):
         Settings(grpc_port=8000)
 
 
-def test_free_ports_may_be_asked_for_all_doors() -> None:
+def test_free_ports_may_be_asked_for_all_listeners() -> None:
     assert Settings(http_port=0, grpc_port=0, metrics_port=0).grpc_port == 0
 
 

@@ -351,7 +351,7 @@ def test_a_stream_of_requests_uses_it_too(server):
 
 
 def test_the_same_message_over_and_over_writes_each_time(client, protocol):
-    """A door that knows a message again must not forget where its outputs go."""
+    """A listener that knows a message again must not forget where its outputs go."""
     with memory(16) as key_out:
         client.register_system_shared_memory("out", key_out, 16)
         for number in range(4):

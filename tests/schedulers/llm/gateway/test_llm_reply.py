@@ -34,7 +34,7 @@ def told(reply: LLMReply) -> list[str]:
     return [response.outputs["text_output"][0].decode() for response in read(reply)]
 
 
-def test_a_door_hears_every_output_under_the_name_it_gave() -> None:
+def test_a_listener_hears_every_output_under_the_name_it_gave() -> None:
     reply = ticket(LLMRequest((GenerateRequest("mine", (1,), 2),)))
     assert reply.send_output(0, GenerationOutput("engine-1", 5, "a"), last=False)
     assert reply.send_output(0, END, last=True)

@@ -39,7 +39,7 @@ def expected(token: str, asked: Asked, required: bool) -> str:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["open", "token"])
-def doors(request: pytest.FixtureRequest) -> Iterator[tuple[Gated, bool]]:
+def listeners(request: pytest.FixtureRequest) -> Iterator[tuple[Gated, bool]]:
     with gated(request.param, *GRANTS) as opened:
         yield opened, request.param
 
@@ -70,8 +70,8 @@ def rest_cases() -> list[tuple[str, str, Asked]]:
     return found
 
 
-def test_rest_lets_through_who_may_and_nobody_else(doors: tuple[Gated, bool]) -> None:
-    gate, required = doors
+def test_rest_lets_through_who_may_and_nobody_else(listeners: tuple[Gated, bool]) -> None:
+    gate, required = listeners
     line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=60)
     wrong = []
     for verb, path, asked in rest_cases():
@@ -93,8 +93,8 @@ def of_rest(line: http.client.HTTPConnection, verb: str, path: str, token: str) 
     return {401: UNKNOWN, 403: FORBIDDEN}.get(response.status, THROUGH)
 
 
-def test_the_metrics_are_for_those_who_may_read(doors: tuple[Gated, bool]) -> None:
-    gate, required = doors
+def test_the_metrics_are_for_those_who_may_read(listeners: tuple[Gated, bool]) -> None:
+    gate, required = listeners
     line = http.client.HTTPConnection("127.0.0.1", gate.metrics_port, timeout=60)
     for token in TOKENS:
         wanted = expected(token, (Action.READ, ""), required)
@@ -102,8 +102,8 @@ def test_the_metrics_are_for_those_who_may_read(doors: tuple[Gated, bool]) -> No
     line.close()
 
 
-def test_an_unknown_path_is_for_those_who_may_read(doors: tuple[Gated, bool]) -> None:
-    gate, required = doors
+def test_an_unknown_path_is_for_those_who_may_read(listeners: tuple[Gated, bool]) -> None:
+    gate, required = listeners
     line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=60)
     for token in TOKENS:
         wanted = expected(token, (Action.READ, ""), required)
@@ -141,8 +141,8 @@ def changing() -> Mapping[str, Message]:
     return {"TraceSetting": trace, "LogSettings": logs}
 
 
-def test_grpc_lets_through_who_may_and_nobody_else(doors: tuple[Gated, bool]) -> None:
-    gate, required = doors
+def test_grpc_lets_through_who_may_and_nobody_else(listeners: tuple[Gated, bool]) -> None:
+    gate, required = listeners
     cases: list[tuple[str, Message, Asked]] = [
         (method, message_of(method), asked_of_rpc(method)) for method in RPCS
     ]
@@ -180,8 +180,8 @@ def of_rpc(channel: grpc.Channel, method: str, message: Message, token: str) -> 
     return "late" if code == grpc.StatusCode.DEADLINE_EXCEEDED else refused.get(code, THROUGH)
 
 
-def test_the_token_may_be_the_password_of_basic(doors: tuple[Gated, bool]) -> None:
-    gate, _ = doors
+def test_the_token_may_be_the_password_of_basic(listeners: tuple[Gated, bool]) -> None:
+    gate, _ = listeners
     shown = base64.b64encode(b"anybody:viewer_infer:other").decode()
     line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=60)
     line.request("GET", f"/v2/models/{MODEL}", headers={"Authorization": f"Basic {shown}"})

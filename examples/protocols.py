@@ -1,4 +1,4 @@
-"""One inference through each door of a server with the stock client, for the examples' callers."""
+"""One inference over each protocol of a server with the stock client, for the examples' callers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from queue import SimpleQueue
@@ -16,14 +16,14 @@ from examples.arguments import Addresses
 Arrays = Mapping[str, NDArray[Any]]
 
 
-Heard = tuple[tritonclient.grpc.InferResult | None, InferenceServerException | None]
+StreamResponse = tuple[tritonclient.grpc.InferResult | None, InferenceServerException | None]
 """A response of a stream, or its error."""
 
 
 class Answer(NamedTuple):
-    """What one door answered: the model's version, and the outputs asked for by name."""
+    """What one protocol answered: the model's version, and the outputs asked for by name."""
 
-    door: str
+    protocol: str
     version: str
     outputs: Arrays
 
@@ -36,31 +36,33 @@ def ask_both(
     Raises `InferenceServerException` with the server's own message, or the client library's
     connection error when nobody listens.
     """
-    doors = (
+    protocols = (
         ("REST", tritonclient.http, addresses.http),
         ("gRPC", tritonclient.grpc, addresses.grpc),
     )
-    for door, library, address in doors:
+    for protocol, library, address in protocols:
         client = library.InferenceServerClient(address)
         try:
             result = client.infer(model, _inputs(library, inputs), model_version=addresses.version)
-            yield Answer(door, _version(result), {name: result.as_numpy(name) for name in outputs})
+            yield Answer(
+                protocol, _version(result), {name: result.as_numpy(name) for name in outputs}
+            )
         finally:
             client.close()
 
 
 def send_on_stream(
     client: tritonclient.grpc.InferenceServerClient,
-    heard: "SimpleQueue[Heard]",
+    responses: "SimpleQueue[StreamResponse]",
     model: str,
     inputs: Sequence[tritonclient.grpc.InferInput],
     **options: Any,
 ) -> None:
-    """Ask on a stream whose answers come into `heard`. Raises what ended the stream before."""
+    """Ask on a stream whose answers come into `responses`. Raises what ended the stream before."""
     try:
         client.async_stream_infer(model, inputs, **options)
     except InferenceServerException:
-        _, error = heard.get(timeout=10)
+        _, error = responses.get(timeout=10)
         if error is not None:
             raise error from None
         raise
