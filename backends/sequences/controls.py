@@ -53,11 +53,18 @@ class Controls:
                 values = np.array(list(pair), dtype)
                 self._flags.append(_Flag(control_input.name, _BITS[control.kind], values))
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether `arrays` looks at the members' keys."""
+        return bool(self._key_name)
+
     def arrays(
         self, flags: Sequence[int], keys: Sequence[int | str], rows: Sequence[int], height: int
     ) -> dict[str, Array]:
         """Every control as [height, 1]. Member i stands in row `rows[i]` with `flags[i]`; rows that
         no member stands in are not READY, have no flag, and the correlation id 0."""
+        if not self._flags and not self._key_name:
+            return {}
         kind = (tuple(flags), tuple(rows), height)
         arrays = self._kept.get(kind)
         if arrays is None:

@@ -76,19 +76,17 @@ class SequenceInstance:
         began = perf_counter_ns()
         sequences, transient = self._sequences(batch)
         self._release(sequences.released)
-        results: list[Result | None] = [self._unknown(batch, i) for i in range(len(batch.members))]
+        results: list[Result | None] = [None] * len(batch.members)
         spent = _Spent()
-        if not transient:
-            for index, (slot, flags) in enumerate(
-                zip(sequences.slots, sequences.flags, strict=True)
-            ):
-                known = slot in self._live or flags & SEQUENCE_START
-                results[index] = None if known else self._lost(batch.members[index])
-        for group in self._groups(sequences, [i for i, one in enumerate(results) if one is None]):
+        go_on = not any(sequences.flags) and self._live.issuperset(sequences.slots)
+        if not go_on:  # nearly all batches do, and nothing is to be asked of each request
+            results = self._refusals(batch, sequences, transient)
+        runs = range(len(results)) if go_on else [i for i, one in enumerate(results) if one is None]
+        for group in self._groups(sequences, runs):
             self._execute_group(_ExecutionGroup(batch, sequences, group), results, spent)
         if transient:
             self._states.drop(sequences.slots)
-        else:
+        elif not go_on:
             self._note(sequences, results)
         inside = spent.infer_ns + spent.output_ns
         return BatchResult(
@@ -121,6 +119,19 @@ class SequenceInstance:
             tuple(range(-2, -2 - count, -1)), (SEQUENCE_START | SEQUENCE_END,) * count
         ), True
 
+    def _refusals(
+        self, batch: Batch, sequences: SequenceRows, transient: bool
+    ) -> list[Result | None]:
+        """What each request is told that is not to be executed, None for the others."""
+        if transient:
+            return [self._unknown(batch, index) for index in range(len(batch.members))]
+        return [
+            None if slot in self._live or flags & SEQUENCE_START else self._lost(member)
+            for slot, flags, member in zip(
+                sequences.slots, sequences.flags, batch.members, strict=True
+            )
+        ]
+
     def _unknown(self, batch: Batch, index: int) -> Result | None:
         """A request of several rows, which only a warm-up sample can be."""
         if batch.rows[index] == 1:
@@ -133,7 +144,7 @@ class SequenceInstance:
             "restarted and its state is gone; start the sequence again"
         )
 
-    def _groups(self, sequences: SequenceRows, members: list[int]) -> list[list[int]]:
+    def _groups(self, sequences: SequenceRows, members: Sequence[int]) -> Sequence[Sequence[int]]:
         """The members that can be executed together: those whose states have equal shapes."""
         if not members:
             return []
@@ -176,8 +187,10 @@ class SequenceInstance:
             name: _stack([member.inputs[name] for member in members], at, height)
             for name in members[0].inputs
         }
-        inputs.update(self._controls.arrays(group.flags, group.keys, at, height))
-        inputs.update(self._states.gather(group.slots, group.starts, at, height))
+        keys = group.keys if self._controls.has_keys else ()
+        inputs.update(self._controls.arrays(group.flags, keys, at, height))
+        if self._state_names:
+            inputs.update(self._states.gather(group.slots, group.starts, at, height))
         wanted = Batch(members, group.ones, True).requested_outputs() or self._outputs
         names = (*wanted, *(name for name in self._state_names if name not in wanted))
         whole = SequenceMember(inputs, names)
@@ -226,7 +239,9 @@ class SequenceInstance:
     def _apart(self, group: "_ExecutionGroup") -> list[SequenceMember]:
         """A member per row, with its own controls and states; rows of nobody have zeros."""
         wanted = self._outputs
-        controls = self._controls.arrays(group.flags, group.keys, group.at, group.height)
+        keys = group.keys if self._controls.has_keys else ()
+        controls = self._controls.arrays(group.flags, keys, group.at, group.height)
+        starts = group.starts
         template = group.members[0].inputs
         rows = [
             SequenceMember({name: _blank(array) for name, array in template.items()}, ())
@@ -236,7 +251,7 @@ class SequenceInstance:
             names = member.requested_outputs or wanted
             extra = tuple(name for name in self._state_names if name not in names)
             inputs = dict(member.inputs)
-            inputs.update(self._states.row(group.slots[position], group.starts[position]))
+            inputs.update(self._states.row(group.slots[position], starts[position]))
             rows[row] = SequenceMember(inputs, (*names, *extra), member, group.flags[position])
         taken = set(group.at)
         for row, one in enumerate(rows):
@@ -276,12 +291,10 @@ class _ExecutionGroup:
         "flags",
         "height",
         "indexes",
-        "keys",
         "members",
         "ones",
         "sequences",
         "slots",
-        "starts",
     )
 
     def __init__(self, batch: Batch, sequences: SequenceRows, indexes: Sequence[int]) -> None:
@@ -296,9 +309,17 @@ class _ExecutionGroup:
             self.flags = tuple(sequences.flags[index] for index in indexes)
         self.height = sequences.height or len(indexes)
         self.at = self.slots if sequences.height else tuple(range(len(indexes)))
-        self.starts = [flag & SEQUENCE_START != 0 for flag in self.flags]
-        self.keys = [member.correlation_id for member in self.members]
         self.ones = (1,) * len(indexes)
+
+    @property
+    def starts(self) -> list[bool]:
+        """Of each member, whether its sequence begins."""
+        return [flag & SEQUENCE_START != 0 for flag in self.flags]
+
+    @property
+    def keys(self) -> list[int | str]:
+        """The members' correlation ids."""
+        return [member.correlation_id for member in self.members]
 
     def only(self, index: int) -> "_ExecutionGroup":
         return _ExecutionGroup(self.batch, self.sequences, (index,))

@@ -246,6 +246,25 @@ class SequenceTable:
         self._continue(live, now_ns)
         return []
 
+    def finish_well(self, lives: Iterable[LiveSequence], now_ns: int) -> list[Refusal]:
+        """`finish` each of these without an error; a third of what that takes for a batch whose
+        sequences all go on."""
+        refused: list[Refusal] = []
+        idles = False
+        for live in lives:
+            if live.gone or live.ended:
+                refused += self.finish(live, None, now_ns)
+                continue
+            live.running = None
+            if live.waiting:
+                assert live.lane is not None
+                live.lane.ready[live] = None
+            else:
+                live.idle_since_ns, idles = now_ns, True
+        if idles:
+            self._next_idle_ns = min(self._next_idle_ns, now_ns + self.rules.idle_ns)
+        return refused
+
     def again(self, live: LiveSequence) -> None:
         """The model asks for another execution of the running request."""
         ticket, live.running = live.running, None

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from backends.seam import SEQUENCE_END, SEQUENCE_START
 from schedulers.policy.merge import MergeRules, cut
 from schedulers.policy.queue import NEVER, Ticket
-from schedulers.request import InferRequest
 
 Key = int | str
 
@@ -75,10 +74,10 @@ class LiveSequence:
         self.idle_since_ns = 0
         self.runs = 0
 
-    def flags(self, request: InferRequest) -> int:
-        """Of one of its requests, for the model."""
-        member = request.sequence
-        if member is None or self.runs:
+    def flags(self) -> int:
+        """Of the request that runs, for the model."""
+        member = None if self.running is None else self.running.request.sequence
+        if member is None or self.runs or not (member.start or member.end):
             return 0
         return member.start * SEQUENCE_START + member.end * SEQUENCE_END
 

@@ -90,8 +90,9 @@ class SequenceBatcher(BatchScheduler):
         if table.rules.iterative:
             member = SequenceMembership(next(self._keys), True, False)
             request = replace(request, sequence=member)
-        begins = member is None or member.start or not table.knows(member.key)
-        if self._closed or (begins and not self._accepting):
+        if not self._accepting and (
+            self._closed or member is None or member.start or not table.knows(member.key)
+        ):
             raise Draining(f"{request.model} version {request.version} is being unloaded")
         if ticket is None or table.rules.iterative:
             ticket = Ticket(request)
@@ -198,11 +199,9 @@ class SequenceBatcher(BatchScheduler):
                 lane.usable = thread.instance.ready
 
     def _lose(self, lane: SlotLane, thread: InstanceThread, now_ns: int) -> None:
-        count = len(lane.sequences)
-        if not count:
-            return
-        _log.error("%d sequences were lost with instance %d", count, thread.number)
-        self._turn_away(self._table.lose(lane, lost_with_instance(lane), now_ns))
+        if count := len(lane.sequences):
+            _log.error("%d sequences were lost with instance %d", count, thread.number)
+            self._turn_away(self._table.lose(lane, lost_with_instance(lane), now_ns))
 
     # the pump
 
@@ -264,13 +263,10 @@ class SequenceBatcher(BatchScheduler):
     ) -> None:
         """`picked` nobody: the instance is only given the states that it can forget."""
         tickets = self._table.start(lane, picked)
-        for live, ticket in zip(picked, tickets, strict=True):
-            self._of_ticket[ticket] = live
+        self._of_ticket.update(zip(tickets, picked, strict=True))
         rows = SequenceRows(
             tuple([live.slot for live in picked]),
-            tuple(
-                [live.flags(ticket.request) for live, ticket in zip(picked, tickets, strict=True)]
-            ),
+            tuple([live.flags() for live in picked]),
             height if self._rules.batched else 0,
             tuple(lane.released),
         )
@@ -305,11 +301,15 @@ class SequenceBatcher(BatchScheduler):
         now_ns = time.monotonic_ns()
         run.answer(self._counters, now_ns)
         self._inflight -= len(run.tickets)
-        for ticket, error in zip(tickets, errors, strict=True):
-            if iterative and isinstance(error, Reschedule):
-                self._again(ticket)
-            else:
-                self._finish(ticket, error, now_ns)
+        if not any(errors):  # nearly always
+            found = (self._of_ticket.pop(ticket, None) for ticket in tickets)
+            self._turn_away(self._table.finish_well(filter(None, found), now_ns))
+        else:
+            for ticket, error in zip(tickets, errors, strict=True):
+                if iterative and isinstance(error, Reschedule):
+                    self._again(ticket)
+                else:
+                    self._finish(ticket, error, now_ns)
         self.wake()
 
     def _finish(self, ticket: Ticket, error: Exception | None, now_ns: int) -> None:

@@ -112,7 +112,7 @@ def test_the_backlog_is_served_in_order_when_a_sequence_ends() -> None:
     for _ in range(3):
         picked, _ = run(sequences)
         order += keys(picked)
-        sequences.finish(picked[0], None, 0)
+        sequences.finish_well(picked[:1], 0)
     assert order == [1, 2, 3]
     assert len(sequences) == 0
 
@@ -124,7 +124,7 @@ def test_the_same_id_may_start_again_while_its_ended_sequence_still_runs() -> No
     assert not sequences.knows(1)
     ask(sequences, 1, start=True)
     assert sequences.lanes[0].sequences[1].key == 1
-    sequences.finish(first[0], None, 0)
+    sequences.finish_well(first[:1], 0)
     assert sequences.knows(1)
 
 
@@ -143,7 +143,7 @@ def test_sequence_that_begins_anew_elsewhere_is_over_here_and_frees_its_slot() -
     t = table(slots=1)
     ask(t, 1, start=True)
     picked, _ = run(t)
-    t.finish(picked[0], None, 0)
+    t.finish_well(picked[:1], 0)
     behind = ask(t, 2, start=True)
     assert t.supersede(1) == []
     assert (len(t), t.conflicts, t.knows(1)) == (1, 1, False)
@@ -157,10 +157,10 @@ def test_what_waits_of_a_sequence_that_begins_anew_elsewhere_still_runs() -> Non
     waits = ask(t, 1)
     t.supersede(1)
     assert not t.knows(1)
-    t.finish(picked[0], None, 0)
+    t.finish_well(picked[:1], 0)
     picked, tickets = run(t)
     assert tickets == [waits]
-    t.finish(picked[0], None, 0)
+    t.finish_well(picked[:1], 0)
     assert len(t) == 0
 
 
@@ -230,8 +230,8 @@ def test_a_sequence_runs_one_request_at_a_time_in_order() -> None:
         picked, running = run(sequences)
         assert running == [ticket]
         assert not sequences.pick(sequences.lanes[0], 0).sequences
-        flags.append(picked[0].flags(running[0].request))
-        sequences.finish(picked[0], None, 0)
+        flags.append(picked[0].flags())
+        sequences.finish_well(picked[:1], 0)
     assert flags == [SEQUENCE_START, 0, SEQUENCE_END]
 
 
@@ -243,7 +243,7 @@ def test_an_idle_sequence_is_over_after_its_time_and_its_slot_is_free() -> None:
     ask(sequences, 1, start=True)
     ask(sequences, 2, start=True, end=True)
     picked, _ = run(sequences)
-    sequences.finish(picked[0], None, 5)
+    sequences.finish_well(picked[:1], 5)
     assert sequences.next_ns == 5 + IDLE_NS
     assert not sequences.expire(4 + IDLE_NS)
     assert sequences.knows(1)
@@ -295,7 +295,7 @@ def test_a_deadline_in_a_slot_ends_the_sequence_whose_state_would_lack_a_step() 
         late: "Request timeout expired",
         behind: "timeout of the corresponding sequence has been expired",
     }
-    assert not sequences.finish(picked[0], None, 41)
+    assert not sequences.finish_well(picked[:1], 41)
     assert not sequences.knows(1)
 
 
@@ -368,8 +368,8 @@ def test_an_iterative_request_runs_until_its_model_has_answered() -> None:
     ask(sequences, 1, start=True)
     flags = []
     for _ in range(3):
-        (live,), (ticket,) = run(sequences)
-        flags.append(live.flags(ticket.request))
+        (live,), _ = run(sequences)
+        flags.append(live.flags())
         sequences.again(live)
     (live,), _ = run(sequences)
     sequences.finish(live, None, 0)
