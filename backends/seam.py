@@ -3,10 +3,12 @@
 A new runtime is one file with a `Backend`, and one line in `backends/registry.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from repository.config.tensors import Array
 from repository.model import ModelConfig, ModelVersion
@@ -56,8 +58,17 @@ class SequenceRows(NamedTuple):
     released: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+def requested_outputs(of_members: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The outputs at least one member wants; empty means all, as it does for each."""
+    names: dict[str, None] = {}
+    for wanted in of_members:
+        if not wanted:
+            return ()
+        names.update(dict.fromkeys(wanted))
+    return tuple(names)
+
+
+class Batch(Struct, frozen=True, eq=False):
     """The requests one execution serves; immutable, owned by the instance while it executes.
 
     `rows[i]` is how many rows (leading dimension) `members[i]` brought; 1 each when the model
@@ -73,12 +84,7 @@ class Batch:
 
     def requested_outputs(self) -> tuple[str, ...]:
         """The outputs at least one member wants; empty means all."""
-        names: dict[str, None] = {}
-        for member in self.members:
-            if not member.requested_outputs:
-                return ()
-            names.update(dict.fromkeys(member.requested_outputs))
-        return tuple(names)
+        return requested_outputs(member.requested_outputs for member in self.members)
 
 
 Result = Tensors | Exception

@@ -114,12 +114,18 @@ class HostedInstance:
 
     def execute(self, batch: Batch) -> BatchResult:
         """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
-        return self._living().execute(batch)
+        current = self._current
+        if current is None:
+            raise self._dead()
+        return current.execute(batch)
 
     def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Hand one batch to the worker; see `backends.seam.StreamingInstance`. When the worker
         dies, every open outlet ends with `InstanceDied` at once."""
-        return self._living().stream(batch, outlets)
+        current = self._current
+        if current is None:
+            raise self._dead()
+        return current.stream(batch, outlets)
 
     def ask_ready(self) -> "Future[bool] | None":
         """What the model's own `is_ready` says; None where it has none."""
@@ -152,14 +158,11 @@ class HostedInstance:
             self._plan.program.calls.forget(self._plan)
         self._release()
 
-    def _living(self) -> WorkerSession:
-        current = self._current
-        if current is None:
-            raise InstanceDied(
-                f"{self._plan.where}: the worker process of instance '{self._plan.name}' has "
-                "died and is being restarted"
-            )
-        return current
+    def _dead(self) -> InstanceDied:
+        return InstanceDied(
+            f"{self._plan.where}: the worker process of instance '{self._plan.name}' has "
+            "died and is being restarted"
+        )
 
     def _converse(self, process: WorkerProcess) -> WorkerSession:
         """How this instance talks with its process; an engine's has another way."""

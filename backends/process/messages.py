@@ -8,7 +8,7 @@ and is told by
 `StreamRead` how the reader fares.
 """
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgpack
 import msgspec
@@ -16,6 +16,9 @@ from msgspec import Struct
 
 from backends.process.layout import TensorBlock
 from backends.seam import SequenceRows
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+"""Of nanoseconds or bytes, as a worker claims it."""
 
 
 class Load(Struct, frozen=True, array_like=True, tag="load"):
@@ -83,12 +86,12 @@ class BatchExecuted(Struct, frozen=True, array_like=True, tag="executed"):
 
     errors: dict[int, "WorkerError"]
     blocks: tuple[TensorBlock, ...]
-    input_ns: int
-    infer_ns: int
-    output_ns: int
+    input_ns: _Count
+    infer_ns: _Count
+    output_ns: _Count
     parameters: dict[int, str]
     held: bool
-    state_bytes: int = 0
+    state_bytes: _Count = 0
 
 
 class WorkerError(Struct, frozen=True, array_like=True):
@@ -161,13 +164,14 @@ def encode(message: Struct) -> bytes:
 def decode(payload: bytes) -> Message:
     """The message in `payload`. Raises ValueError for anything that is none, or has more parts than
     `MOST_PARTS`."""
-    count_parts(payload)
+    if len(payload) > _FEW_PARTS_BYTES:
+        count_parts(payload)
     return _decoder.decode(payload)
 
 
 def count_parts(payload: bytes) -> None:
     """Raise ValueError for a message of more than `MOST_PARTS` parts."""
-    if len(payload) > MOST_PARTS // 32:  # so small a message has no more parts than bytes
+    if len(payload) > _FEW_PARTS_BYTES:
         _count(payload)
 
 
@@ -186,6 +190,8 @@ def with_whole_text(value: Any) -> Any:
 MOST_PARTS = 1 << 21
 """Values in a message, which all become objects: it is read with the GIL held, 10 million a second,
 and a byte is enough for one."""
+_FEW_PARTS_BYTES = MOST_PARTS // 32
+"""A message of at most so many bytes need not be counted."""
 
 _Parts = TypeVar("_Parts", tuple[Any, ...], dict[Any, Any])
 

@@ -25,15 +25,15 @@ class RegionWriter:
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
-        self._bytes: Array = np.empty(0, np.uint8)
+        self.region: Array = np.empty(0, np.uint8)
         self._fd = -1
 
     def reserve(self, size_bytes: int) -> Array:
         """A writable uint8 array of at least `size_bytes`, shared with the reader; what an
         earlier batch wrote is overwritten."""
-        if self._memory is None or size_bytes > len(self._bytes):
+        if self._memory is None or size_bytes > len(self.region):
             self._replace(max(_SMALLEST_BYTES, 1 << (size_bytes - 1).bit_length()))
-        return self._bytes
+        return self.region
 
     def take_fd(self) -> int:
         """The descriptor of a region the reader has not seen, once, else -1; the caller closes
@@ -41,15 +41,12 @@ class RegionWriter:
         fd, self._fd = self._fd, -1
         return fd
 
-    def forget(self) -> None:
-        """Give the region up to a reader that holds on to it; the next batch gets a new one."""
-        self.close()
-
     def close(self) -> None:
-        """Unmap; the memory goes when the reader unmaps too."""
+        """Unmap; the memory goes when the reader unmaps too. What is reserved next lies in a new
+        region."""
         if self._fd >= 0:
             os.close(self.take_fd())
-        self._bytes = np.empty(0, np.uint8)
+        self.region = np.empty(0, np.uint8)
         self._memory = None
 
     def _replace(self, size_bytes: int) -> None:
@@ -62,7 +59,7 @@ class RegionWriter:
         except BaseException:
             os.close(fd)
             raise
-        self._bytes = np.frombuffer(self._memory, np.uint8)
+        self.region = np.frombuffer(self._memory, np.uint8)
         self._fd = fd
 
 

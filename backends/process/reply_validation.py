@@ -31,7 +31,6 @@ _MOST_PARAMETER_CHARACTERS = 1 << 20
 _MOST_CHARACTERS = 32 * 1024
 """Of an error's text."""
 _MOST_CORES = 1 << 16
-_LONGEST_NS = _MOST_BYTES = 1 << 62
 _RAISED = {
     kind.__name__: kind
     for kind in (
@@ -60,20 +59,6 @@ def loaded_as_promised(loaded: Message, version: ModelVersion) -> WorkerLoaded:
     if asks_for_network(completed.parameters) != asks_for_network(sent.parameters):
         raise ValueError("it changed the parameter 'network' of its config")
     return loaded
-
-
-def nanoseconds(claimed: int) -> int:
-    """A duration."""
-    if not 0 <= claimed < _LONGEST_NS:
-        raise ValueError(f"something took {claimed} ns")
-    return claimed
-
-
-def octets(claimed: int) -> int:
-    """A size of memory."""
-    if not 0 <= claimed < _MOST_BYTES:
-        raise ValueError(f"something takes {claimed} bytes")
-    return claimed
 
 
 def parameters(text: str) -> Any:

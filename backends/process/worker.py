@@ -6,21 +6,20 @@ batch comes in by message and shared memory; its results go back the same way.
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
+from backends.process.batch_regions import BatchReader, BatchWriter
 from backends.process.begin import begin
 from backends.process.call_client import connect_calls
 from backends.process.call_link import CAUSE_BITS
 from backends.process.health.heartbeat import answer_readiness
-from backends.process.layout import merged, pack, unpack
 from backends.process.messages import (
     BatchExecuted,
     BatchFailed,
@@ -35,11 +34,19 @@ from backends.process.messages import (
     decode,
     encode,
 )
-from backends.process.region import RegionReader, RegionWriter
 from backends.process.streaming import StreamChannel
 from backends.ragged import RaggedInstance
 from backends.registry import backend_of
-from backends.seam import Batch, BatchResult, Device, Instance, Result, StreamingInstance, Tensors
+from backends.seam import (
+    Batch,
+    BatchResult,
+    Device,
+    Instance,
+    Result,
+    StreamingInstance,
+    Tensors,
+    requested_outputs,
+)
 from backends.sequences.loading import load as load_instances
 from backends.stacked import StackedInstance
 from repository.config.tensors import Array
@@ -47,8 +54,6 @@ from repository.model import ModelConfig, ModelVersion
 from repository.process.channel import Channel
 
 _TEXT_LIMIT = 32 * 1024
-# The region's view and getrefcount's own argument.
-_UNHELD_REFERENCES = 2
 
 
 def main(channel_fd: int, heartbeat_fd: int, parent_pid: int) -> None:
@@ -108,22 +113,22 @@ def _load(channel: Channel) -> Instance | None:
     return instance
 
 
-@dataclass(slots=True)
-class _WorkerMember:
-    """One request as this side of the wall knows it; a `backends.seam.Member`. `flag`: a byte
-    that becomes 1 when its client has gone."""
+class _WorkerMember(Struct, eq=False):
+    """One request as this side of the wall knows it; a `backends.seam.Member`. `region`: where the
+    byte at `index` becomes 1 when its client has gone."""
 
     id: str
     correlation_id: int | str
     parameters: Mapping[str, Any]
     requested_outputs: tuple[str, ...]
     timeout_us: int
-    inputs: Tensors = field(default_factory=dict)
-    flag: Array | None = None
-    cause: int = -1
+    inputs: Tensors
+    region: Array
+    index: int
+    cause: int
 
     def is_cancelled(self) -> bool:
-        return self.flag is not None and bool(self.flag[0])
+        return bool(self.region[self.index])
 
 
 class _WorkerLoop:
@@ -137,8 +142,8 @@ class _WorkerLoop:
         self._instance = instance
         ragged = isinstance(instance, RaggedInstance)
         self._stacks = isinstance(instance, StackedInstance) and not ragged
-        self._inbox = RegionReader()
-        self._outbox = RegionWriter()
+        self._inbox = BatchReader()
+        self._outbox = BatchWriter()
         self._executions = 0
 
     def until_finalized(self) -> None:
@@ -163,20 +168,18 @@ class _WorkerLoop:
     def _serve(self, message: Execute) -> Message:
         """Execute; afterwards nothing of ours refers to the server's region any more, so that
         whatever still does is the model's."""
-        region = self._inbox.view()
         try:
-            answer: BatchExecuted | BatchFailed = self._execute(message, region)
+            answer: BatchExecuted | BatchFailed = self._execute(message)
         except (ExecutionFailed, FaultyModel) as error:
             if self._line is not None:
                 self._line.forget(message.streams)
             answer = BatchFailed(_trouble(error), held=False)
-        return replace(answer, held=sys.getrefcount(region) > _UNHELD_REFERENCES)
+        return replace(answer, held=True) if self._inbox.is_held else answer
 
-    def _execute(self, message: Execute, region: Array) -> BatchExecuted:
+    def _execute(self, message: Execute) -> BatchExecuted:
         started = perf_counter_ns()
         self._executions += 1
-        members = [_member(facts) for facts in message.members]
-        outcome = self._run(message, members, region)
+        outcome = self._run(message)
         ended = perf_counter_ns()
         errors: dict[int, WorkerError] = {}
         tensors: list[Tensors] = []
@@ -186,13 +189,13 @@ class _WorkerLoop:
                 tensors.append({})
             else:
                 tensors.append(result)
-        blocks = tuple(pack(tensors, self._outbox))
+        blocks = self._outbox.pack(tensors)
         inside_ns = outcome.input_ns + outcome.infer_ns + outcome.output_ns
         output_ns = outcome.output_ns + perf_counter_ns() - ended
         input_ns = ended - started - inside_ns + outcome.input_ns
-        parameters = {
-            index: json.dumps(dict(of_member)) for index, of_member in outcome.parameters.items()
-        }
+        parameters: dict[int, str] = {}
+        for index, of_member in outcome.parameters.items():
+            parameters[index] = json.dumps(dict(of_member))
         return BatchExecuted(
             errors,
             blocks,
@@ -204,40 +207,42 @@ class _WorkerLoop:
             state_bytes=getattr(self._instance, "state_bytes", 0),
         )
 
-    def _run(self, message: Execute, members: list[_WorkerMember], region: Array) -> BatchResult:
-        blocks = message.blocks
-        if self._stacks and message.batched and len(members) > 1:
-            stacked = merged(blocks)
+    def _run(self, message: Execute) -> BatchResult:
+        region, count = self._inbox.region, len(message.members)
+        layout = self._inbox.layout(message.blocks, count)
+        if self._stacks and message.batched and count > 1:
+            stacked = layout.stacked(region)
             if stacked is not None:
                 try:
-                    return self._run_stacked(message, members, unpack(stacked, 1, region)[0])
+                    return self._run_stacked(message, stacked)
                 except ExecutionFailed:
                     del stacked  # refused together: the instance tries them one by one
         first = self._executions << CAUSE_BITS
-        for index, inputs in enumerate(unpack(blocks, len(members), region)):
-            members[index].inputs = inputs
-            members[index].flag = region[index : index + 1]
-            members[index].cause = message.streams[index] if message.streams else first + index
+        members = []
+        for index, inputs in enumerate(layout.tensors(region)):
+            cause = message.streams[index] if message.streams else first + index
+            members.append(_member(message.members[index], inputs, region, index, cause))
         batch = Batch(members, message.rows, message.batched, message.sequences)
         if self._line is None:
             return self._instance.execute(batch)
         streaming = cast(StreamingInstance, self._instance)
         return streaming.stream(batch, self._line.open(message.streams))
 
-    def _run_stacked(
-        self, message: Execute, members: list[_WorkerMember], inputs: Tensors
-    ) -> BatchResult:
+    def _run_stacked(self, message: Execute, inputs: Tensors) -> BatchResult:
         """The whole batch as one member, whose arrays are the region's own: nothing is copied."""
-        output_names = Batch(members, message.rows, True).requested_outputs()
-        whole = _WorkerMember("", 0, {}, output_names, 0, inputs)
+        output_names = requested_outputs(facts.requested_outputs for facts in message.members)
+        facts = RequestMetadata("", 0, "", output_names, 0)
+        whole = _member(facts, inputs, self._inbox.region, 0, -1)
         outcome = self._instance.execute(Batch((whole,), (sum(message.rows),), True))
         outputs = outcome.results[0]
         if isinstance(outputs, Exception):
             raise outputs
-        return outcome._replace(results=_split(outputs, members, message.rows))
+        return outcome._replace(results=_split(outputs, message.members, message.rows))
 
 
-def _split(outputs: Tensors, members: Sequence[_WorkerMember], rows: Sequence[int]) -> list[Result]:
+def _split(
+    outputs: Tensors, members: Sequence[RequestMetadata], rows: Sequence[int]
+) -> list[Result]:
     results: list[Result] = []
     start = 0
     for member, count in zip(members, rows, strict=True):
@@ -247,10 +252,19 @@ def _split(outputs: Tensors, members: Sequence[_WorkerMember], rows: Sequence[in
     return results
 
 
-def _member(facts: RequestMetadata) -> _WorkerMember:
-    parameters = json.loads(facts.parameters) if facts.parameters else {}
+def _member(
+    facts: RequestMetadata, inputs: Tensors, region: Array, index: int, cause: int
+) -> _WorkerMember:
     return _WorkerMember(
-        facts.id, facts.correlation_id, parameters, facts.requested_outputs, facts.timeout_us
+        facts.id,
+        facts.correlation_id,
+        json.loads(facts.parameters) if facts.parameters else {},
+        facts.requested_outputs,
+        facts.timeout_us,
+        inputs,
+        region,
+        index,
+        cause,
     )
 
 

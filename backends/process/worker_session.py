@@ -15,9 +15,9 @@ from time import perf_counter_ns
 from typing import Any
 
 from backends.errors import BackendError, ExecutionFailed, LoadFailed
+from backends.process.batch_regions import BatchReader, BatchWriter
 from backends.process.call_link import CAUSE_BITS, CallConnection
 from backends.process.health.liveness import Activity
-from backends.process.layout import kept_bytes, pack, unpack
 from backends.process.messages import (
     BatchExecuted,
     BatchFailed,
@@ -30,13 +30,10 @@ from backends.process.messages import (
     decode,
     encode,
 )
-from backends.process.region import RegionReader, RegionWriter
 from backends.process.relay import StreamRelay, WorkerGone
 from backends.process.reply_validation import (
     NONSENSE,
     loaded_as_promised,
-    nanoseconds,
-    octets,
     parameters,
     raised,
 )
@@ -68,9 +65,10 @@ class WorkerSession:
         self.state_bytes = 0
         self._executions = 0
         self._plan = plan
+        self._output_bytes = plan.output_bytes
         self._turn = threading.Lock()
-        self._outbox = RegionWriter()
-        self._inbox = RegionReader()
+        self._outbox = BatchWriter(member_bytes=1)
+        self._inbox = BatchReader()
         self._relay: StreamRelay | None = None
         self._flagging = threading.Lock()
         self._flags: tuple[Batch, Array] | None = None
@@ -179,7 +177,8 @@ class WorkerSession:
             except WorkerGone:
                 pass  # told below, with how it ended
             finally:
-                self._lower_flags()
+                with self._flagging:
+                    self._flags = None
                 activity.executing = False
                 if self._calls is not None and not streams:
                     self._calls.left(batch.members)
@@ -223,7 +222,7 @@ class WorkerSession:
         answer = self._ask(self._written(batch, streams))
         answered = perf_counter_ns()
         if isinstance(answer, BatchExecuted | BatchFailed) and answer.held:
-            self._outbox.forget()
+            self._outbox.close()
         try:
             if isinstance(answer, BatchFailed):
                 refused = raised(answer.trouble)
@@ -240,9 +239,11 @@ class WorkerSession:
     ) -> BatchResult:
         results = self._results(answer, 0 if streams else members)
         read_ns = perf_counter_ns() - answered
-        infer_ns, output_ns = nanoseconds(answer.infer_ns), nanoseconds(answer.output_ns)
+        infer_ns, output_ns = answer.infer_ns, answer.output_ns
         input_ns = max(0, answered - started - infer_ns - output_ns)
-        self.state_bytes = octets(answer.state_bytes)
+        self.state_bytes = answer.state_bytes
+        if not answer.parameters:
+            return BatchResult(results, input_ns, infer_ns, output_ns + read_ns)
         of_members = {index: parameters(text) for index, text in answer.parameters.items()}
         return BatchResult(results, input_ns, infer_ns, output_ns + read_ns, of_members)
 
@@ -251,11 +252,10 @@ class WorkerSession:
         count = len(batch.members)
         self._executions += 1
         try:
-            blocks = tuple(pack([member.inputs for member in batch.members], self._outbox, count))
-            flags = self._outbox.reserve(count)[:count]
-            flags[:] = 0
-            with self._flagging:
-                self._flags = (batch, flags)
+            blocks = self._outbox.pack([member.inputs for member in batch.members])
+            flags = self._outbox.region[:count]
+            flags.fill(0)
+            self._flags = (batch, flags)
             members = tuple(map(_facts, batch.members))
             return encode(
                 Execute(
@@ -270,32 +270,19 @@ class WorkerSession:
         except NONSENSE as error:
             raise ExecutionFailed(f"{self._plan.where}: cannot send this batch: {error}") from error
 
-    def _lower_flags(self) -> None:
-        with self._flagging:
-            self._flags = None
-
     def _results(self, answer: BatchExecuted, count: int) -> Sequence[Result]:
         """The results, copied out of the region at once, so that the worker may reuse it. Raises
         ExecutionFailed when they are too large."""
-        results: list[Any] = [{} for _ in range(count)]
         try:
-            if answer.blocks:
-                region = self._inbox.view()
-                self._refuse_too_large(kept_bytes(answer.blocks, region))
-                results = list(unpack(answer.blocks, count, region))
-                for outputs in results:
-                    for name, array in outputs.items():
-                        if array.base is region:
-                            outputs[name] = array.copy()
+            layout = self._inbox.layout(answer.blocks, count)
+            if 0 < self._output_bytes < layout.size_bytes:
+                raise self._plan.too_large(layout.size_bytes, "its answer to a batch")
+            results: list[Any] = layout.copies(self._inbox.region)
         except NONSENSE as error:
             raise ValueError(f"its tensors cannot be read: {error}") from error
         for index, trouble in answer.errors.items():
             results[index] = raised(trouble)
         return results
-
-    def _refuse_too_large(self, size: int) -> None:
-        if 0 < self._plan.output_bytes < size:
-            raise self._plan.too_large(size, "its answer to a batch")
 
     def _ask(self, payload: bytes, timeout: float | None = None, fd: int = -1) -> Message:
         """One question, one answer; `fd` goes along and is closed. Raises `TimeoutError`, or

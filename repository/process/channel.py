@@ -50,23 +50,24 @@ class Channel:
         """Send one message; blocks until the other side has room. Raises `OSError` when it is
         gone, or the kernel has no memory for it. `fd` is duplicated into the other process and
         stays the caller's."""
-        header = len(payload) if fd < 0 else len(payload) | WITH_FD
-        rest = memoryview(header.to_bytes(HEADER_BYTES, "little") + payload)
-        short_until = 0.0
-        while rest:
+        number = len(payload) if fd < 0 else len(payload) | WITH_FD
+        frame = number.to_bytes(HEADER_BYTES, "little") + payload
+        sent, short_until = 0, 0.0
+        while sent < len(frame):
             try:
-                sent = self._send_some(rest, fd)
+                if fd < 0:
+                    sent += self._socket.send(memoryview(frame)[sent:] if sent else frame)
+                else:
+                    sent = self._send_with_fd(frame, fd)
             except OSError as error:
                 if error.errno not in SHORTAGES or 0 < short_until < time.monotonic():
                     raise
                 short_until = short_until or time.monotonic() + SHORTAGE_SECS
                 time.sleep(SHORTAGE_RETRY_SECS)
                 continue
-            rest, fd, short_until = rest[sent:], -1, 0.0
+            fd, short_until = -1, 0.0
 
-    def _send_some(self, frame: memoryview, fd: int) -> int:
-        if fd < 0:
-            return self._socket.send(frame)
+    def _send_with_fd(self, frame: bytes, fd: int) -> int:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
         return self._socket.sendmsg([frame], rights)
 
@@ -91,7 +92,7 @@ class Channel:
         """
         if self._socket.gettimeout() != timeout:  # or it would be a system call each time
             self._socket.settimeout(timeout)
-        data = self._ahead
+        data = self._ahead or self._read_some(_CHUNK_BYTES)
         while len(data) < HEADER_BYTES:
             data += self._read_some(_CHUNK_BYTES)
         header = int.from_bytes(data[:HEADER_BYTES], "little")
@@ -102,7 +103,8 @@ class Channel:
         if len(data) < end:
             data += self._read_rest(end - len(data))
         self._ahead = data[end:]
-        return ChannelMessage(data[HEADER_BYTES:end], self._own_fd(header))
+        fd = self._own_fd() if header & WITH_FD else -1
+        return ChannelMessage(data[HEADER_BYTES:end], fd)
 
     def receive_begun(self) -> ChannelMessage | None:
         """The next message, if any of it has come; waits for its rest, and raises, as `receive`."""
@@ -113,10 +115,8 @@ class Channel:
                 return None
         return self.receive()
 
-    def _own_fd(self, header: int) -> int:
+    def _own_fd(self) -> int:
         """The descriptor that came with a message; descriptors arrive in the messages' order."""
-        if not header & WITH_FD:
-            return -1
         if not self._fds:
             raise ValueError("a message without the descriptor it announces")
         return self._fds.popleft()
@@ -139,8 +139,8 @@ class Channel:
         for level, kind, rights in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
-        if len(self._fds) > MOST_FDS:
-            raise ValueError("more descriptors than messages that announce one")
+                if len(self._fds) > MOST_FDS:
+                    raise ValueError("more descriptors than messages that announce one")
         if not data:
             raise EOFError("the peer has closed the connection")
         return data

@@ -18,7 +18,6 @@ from backends.process.messages import BatchExecuted, WorkerLoaded, decode, encod
 from backends.process.reply_validation import (
     NONSENSE,
     loaded_as_promised,
-    nanoseconds,
     parameters,
 )
 from backends.response_sender import BoundedResponseSender
@@ -154,9 +153,11 @@ def test_claims_of_the_wrong_kind_are_nonsense(tmp_path: Path) -> None:
     for wrong in ({"cores": -1}, {"cores": 1 << 40}, {"config": b"x"}):
         with pytest.raises(NONSENSE):
             loaded_as_promised(replace(good, **wrong), _version(tmp_path))
-    for time_ns in (-1, 1 << 62):
-        with pytest.raises(NONSENSE):
-            nanoseconds(time_ns)
+    executed = BatchExecuted({}, (), 1, 2, 3, {}, False)
+    for field in ("input_ns", "infer_ns", "output_ns", "state_bytes"):
+        for number in (-1, 1 << 62):
+            with pytest.raises(NONSENSE):
+                decode(encode(replace(executed, **{field: number})))
     for text in ("[" * 100_000, '"' + "x" * (1 << 20) + '"', 7):
         with pytest.raises(NONSENSE):
             parameters(text)  # type: ignore[arg-type]
