@@ -8,12 +8,15 @@ from typing import Any
 
 import msgspec
 
+from control.errors import Invalid
 from control.jobs import service, sources
 from control.jobs.policy.limits import usual_limits
 from control.jobs.service import JobTerms
 from control.jobs.sources import FoundSource
 from control.jobs.spec import JobSpec
 from control.jobs.spec_document import read_limits, read_spec
+from control.jobs.specs.profile import ProfileSpec
+from control.jobs.traffic import LEAST_REQUESTS, SAMPLED
 from control.jobs.views import JobView
 from control.sql.database import Transaction
 
@@ -47,6 +50,7 @@ def create(tx: Transaction, request: JobRequest) -> JobView:
     Raises Invalid naming the field, NotFound, NotAllowed, Conflict, TooMany.
     """
     spec = read_spec(request.spec)
+    _check_traffic(spec, len(request.terms.traffic))
     limits = read_limits(request.limits, usual_limits(service.type_of(spec)))
     source = _checked_source(tx, spec, request.rights)
     result = sources.result_model(tx.session, spec, source, request.rights.folders)
@@ -68,6 +72,16 @@ def retry(tx: Transaction, job_id: str, rights: JobRights) -> JobView:
     spec = read_spec(service.get_job(tx.session, job_id).spec)
     _checked_source(tx, spec, rights)
     return service.retry(tx, job_id)
+
+
+def _check_traffic(spec: JobSpec, requests: int) -> None:
+    if isinstance(spec, ProfileSpec) and spec.data == SAMPLED and requests < LEAST_REQUESTS:
+        raise Invalid(
+            f"data is '{SAMPLED}', and this server has {requests} sampled requests of "
+            f"'{spec.model}' that were answered; {LEAST_REQUESTS} are needed: switch sampling on "
+            f"(PUT /api/v1/sampling/{spec.model}), let requests come, and ask again",
+            "data",
+        )
 
 
 def _checked_source(tx: Transaction, spec: JobSpec, rights: JobRights) -> FoundSource:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import ColumnElement, delete, exists, select
 
 from control.jobs.policy.states import ENDS
-from control.jobs.tables import Job, JobOutput, JobReportRow
+from control.jobs.tables import Job, JobOutput, JobReportRow, JobTraffic
 from control.sql.database import Transaction
 from control.tables import Version
 
@@ -31,6 +31,7 @@ def forget_jobs(tx: Transaction, keep_jobs: int = KEEP_JOBS) -> int:
     if ids:
         for gone in (
             delete(JobOutput).where(JobOutput.job_id.in_(ids)),
+            delete(JobTraffic).where(JobTraffic.job_id.in_(ids)),
             delete(JobReportRow).where(JobReportRow.job_id.in_(ids), ~_made_a_version()),
             delete(Job).where(Job.id.in_(ids)),
         ):

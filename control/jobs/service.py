@@ -23,7 +23,8 @@ from control.jobs.policy.limits import JobCost, JobLimits, usual_limits
 from control.jobs.policy.states import ENDS, UNFINISHED, JobState
 from control.jobs.report import Report
 from control.jobs.spec import JOB_TYPES, JobSpec
-from control.jobs.tables import Job, JobOutput, JobReportRow
+from control.jobs.tables import Job, JobOutput, JobReportRow, JobTraffic
+from control.jobs.traffic import Traffic, encode_traffic
 from control.jobs.views import JobLog, JobView, SourceFolder
 from control.paging import SortOrder
 from control.sql.database import Transaction
@@ -43,7 +44,8 @@ _AGAIN_S = 60.0
 class JobTerms:
     """What is asked of a job beside its spec. `result_model`: "" for the source's. `limits`: None
     for those of its type. `priority`: the higher, the sooner. `pipeline`, `step`: the pipeline that
-    it is a step of, from 1; a later step than the first is not counted against its principal."""
+    it is a step of, from 1; a later step than the first is not counted against its principal.
+    `traffic`: what a profile sends again, () for none."""
 
     result_model: str = ""
     limits: JobLimits | None = None
@@ -53,6 +55,7 @@ class JobTerms:
     rules: AdmissionRules = field(default_factory=AdmissionRules)
     pipeline: str = ""
     step: int = 0
+    traffic: Traffic = ()
 
 
 def enqueue(
@@ -113,6 +116,8 @@ def enqueue(
     tx.session.add(row)
     tx.session.flush()
     tx.session.add(JobOutput(job_id=row.id, log="", points=b"[]"))
+    if terms.traffic:
+        tx.session.add(JobTraffic(job_id=row.id, payload=encode_traffic(terms.traffic)))
     tx.changed("job.queued", rows.subject(row), None, {"spec": row.spec}, **rows.facts(row))
     return rows.view(row)
 
@@ -191,6 +196,14 @@ def get_report(session: Session, job_id: str) -> Report:
         state = rows.found(session, job_id).state
         raise NotFound(f"the job '{job_id:.80}' has no report; it is {state}")
     return msgspec.json.decode(row.payload, type=Report)
+
+
+def get_traffic(session: Session, job_id: str) -> bytes:
+    """What a profile sends again, as JSON. Raises NotFound for a job that has none."""
+    row = session.get(JobTraffic, job_id)
+    if row is None:
+        raise NotFound(f"the job '{job_id:.80}' has no sampled requests")
+    return row.payload
 
 
 def type_of(spec: JobSpec) -> str:

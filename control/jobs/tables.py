@@ -98,6 +98,14 @@ class JobOutput(Table):
     points: Mapped[bytes] = mapped_column(LargeBinary())
 
 
+class JobTraffic(Table):
+    """The requests that a profile sends again: `payload` is JSON of `control.jobs.traffic`."""
+
+    __tablename__ = "job_traffic"
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    payload: Mapped[bytes] = mapped_column(LargeBinary())
+
+
 class JobReportRow(Table):
     """What a job found: `payload` is JSON of a `Report`. It outlives the job while a version that
     was made by it is there."""

@@ -26,8 +26,9 @@ from control.jobs.claims import (
 from control.jobs.messages import Task
 from control.jobs.policy.limits import JobCost
 from control.jobs.report import Report
-from control.jobs.service import FILES, SOURCE
+from control.jobs.service import FILES, SOURCE, get_traffic
 from control.jobs.specs.profile import ProfileSpec
+from control.jobs.traffic import SAMPLED
 from control.sql.database import Database
 from jobs.environments.choose import environment_of
 from jobs.environments.environments import EnvironmentFailed, ToolEnvironment, ToolEnvironments
@@ -162,12 +163,7 @@ class Attempt:
             read_version(context.store, source, context.complete, target)
             check_programs(claim.spec, target)
             paths[role] = str(target)
-        named, data = str(getattr(claim.spec, "data", "")), ""
-        if named:
-            source = claim.sources.get(FILES, claim.sources[SOURCE])
-            model = model_folder(context.store, source)
-            version = model / str(source.version)
-            data = str(data_path(version, model, context.data_roots, named))
+        data = self._data(folders)
         task = Task(
             job=claim.id,
             spec=claim.spec,
@@ -181,6 +177,22 @@ class Attempt:
         )
         folders.task_file.write_bytes(msgspec.json.encode(task))
         return task
+
+    def _data(self, folders: AttemptFolders) -> str:
+        """The data that the spec names; sampled requests are written down first. Raises CannotRead,
+        OSError."""
+        context, claim = self._context, self._claim
+        named = str(getattr(claim.spec, "data", ""))
+        if not named:
+            return ""
+        if isinstance(claim.spec, ProfileSpec) and named == SAMPLED:
+            with context.database.reading() as session:
+                folders.traffic.write_bytes(get_traffic(session, claim.id))
+            return str(folders.traffic)
+        source = claim.sources.get(FILES, claim.sources[SOURCE])
+        model = model_folder(context.store, source)
+        version = model / str(source.version)
+        return str(data_path(version, model, context.data_roots, named))
 
     def _run_process(
         self, folders: AttemptFolders, task: Task, environment: ToolEnvironment

@@ -24,7 +24,8 @@ class CannotRead(Exception):
 
 
 class AttemptFolders(NamedTuple):
-    """Below one folder: `sources` and `task_file` are read, `output` and `scratch` written."""
+    """Below one folder: `sources`, `task_file` and `traffic` (a profile's sampled requests) are
+    read, `output` and `scratch` written."""
 
     root: Path
 
@@ -43,6 +44,10 @@ class AttemptFolders(NamedTuple):
     @property
     def task_file(self) -> Path:
         return self.root / "task.json"
+
+    @property
+    def traffic(self) -> Path:
+        return self.root / "traffic.json"
 
     def make(self) -> None:
         """Raises OSError."""

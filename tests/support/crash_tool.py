@@ -1,13 +1,15 @@
-"""A job's process for tests: it takes half a second, and its result is the source and one file."""
+"""A job's process for tests: it takes up to half a second for each of its threads, by its id, and
+its result is the source and one file."""
 
 import json
 import os
 import shutil
 import sys
 import time
+import zlib
 from pathlib import Path
 
-STEPS = 5
+STEPS_PER_THREAD = 5
 
 
 def main() -> int:
@@ -15,9 +17,10 @@ def main() -> int:
     descriptor = int(sys.argv[2])
     output = Path(task["output"])
     (output / "1").mkdir()
-    for step in range(STEPS):
+    steps = 1 + zlib.crc32(task["job"].encode()) % (STEPS_PER_THREAD * task["threads"])
+    for step in range(steps):
         time.sleep(0.1)
-        message = {"type": "progress", "fraction": step / STEPS, "text": f"step {step}"}
+        message = {"type": "progress", "fraction": step / steps, "text": f"step {step}"}
         os.write(descriptor, json.dumps(message).encode() + b"\n")
     for path in Path(task["source"]).iterdir():
         target = output / path.name if path.name == "config.pbtxt" else output / "1" / path.name

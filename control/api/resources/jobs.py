@@ -1,15 +1,18 @@
 """Offline jobs: made, followed, cancelled, tried again; their logs and reports."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
+from anyio import to_thread
 from msgspec import Meta
 
 from control.access.scopes import Action
 from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
+from control.api.sampled_traffic import MOST_REQUESTS, traffic_of
+from control.gateways.queries import SamplesQuery, samples_in
 from control.jobs import creation, service
 from control.jobs.creation import JobRequest, JobRights
 from control.jobs.policy.admission import USUAL_QUEUE
@@ -17,6 +20,7 @@ from control.jobs.policy.states import JobState
 from control.jobs.report import Report
 from control.jobs.service import JobTerms
 from control.jobs.spec import JOB_TYPES
+from control.jobs.traffic import SAMPLED, Traffic
 from control.jobs.views import JobLog, JobView
 from control.sql.database import Transaction
 
@@ -56,13 +60,28 @@ def list_(call: AuthorizedCall) -> EndpointResult:
         return from_page(found)
 
 
-def create_(call: AuthorizedCall) -> EndpointResult:
+async def create_(call: AuthorizedCall) -> EndpointResult:
+    traffic = await _traffic(call, call.given(NewJob).spec)
+    return await to_thread.run_sync(_created, call, traffic, limiter=call.services.threads)
+
+
+async def _traffic(call: AuthorizedCall, spec: Mapping[str, Any]) -> Traffic:
+    """What a profile sends again, of the requests that this server's gateway has sampled."""
+    model = spec.get("model")
+    if spec.get("data") != SAMPLED or not isinstance(model, str):
+        return ()
+    call.require(Action.OPERATE, model)
+    answered = await call.services.ask_gateway(SamplesQuery(model, "", MOST_REQUESTS))
+    return traffic_of(samples_in(answered))
+
+
+def _created(call: AuthorizedCall, traffic: Traffic) -> EndpointResult:
     given = call.given(NewJob)
     request = JobRequest(
         spec=given.spec,
         rights=_rights(call),
         limits=given.limits,
-        terms=JobTerms(priority=given.priority, queue=given.queue),
+        terms=JobTerms(priority=given.priority, queue=given.queue, traffic=traffic),
     )
     with call.services.database.change(call.actor) as tx:
         view = creation.create(tx, request)
@@ -130,7 +149,7 @@ OPERATIONS = (
         tag="Jobs",
         summary="Convert, optimise, quantise, prune, distil or profile a version; the response is "
         "the job to follow",
-        run=create_,
+        act=create_,
         takes=NewJob,
         gives=JobView,
         status=202,

@@ -18,10 +18,15 @@ class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="p
     goal: "throughput" wants the most requests a second, "latency" the lowest 99th percentile.
     latency_ms: for "throughput", the most that the 99th percentile may be; 0 for any.
     per_second: for "latency", the least requests a second; 0 for any rate.
-    data: an .npz with an array for each input, rows in front; "" sends zeros and small random
-        numbers, which every open dimension but the batch forbids.
-    concurrency: clients, each of which sends its next request when it has its answer.
-    rows: of each request, where the model has batches.
+    data: an .npz with an array for each input, rows in front; "sampled" sends requests again that
+        the server has sampled; "" sends zeros and small random numbers, which every open
+        dimension but the batch forbids.
+    arrivals: "clients" send their next requests when they have their answers; "sampled": requests
+        come as the sampled ones did, whatever answers there are, which takes `data` "sampled" and
+        the goal "latency".
+    speed: of sampled arrivals: 2 halves the times between them.
+    concurrency: clients; with sampled arrivals, the most requests that wait for answers.
+    rows: of each request, where the model has batches; sampled ones have their own.
     instances, batch_sizes, delays_us, threads: the values to choose among, of `instance_group`,
         `max_batch_size` (1: no dynamic batching), `max_queue_delay_microseconds` and, for
         onnxruntime, `intra_op_thread_count`.
@@ -34,6 +39,8 @@ class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="p
     latency_ms: Annotated[float, Meta(ge=0)] = 0.0
     per_second: Annotated[float, Meta(ge=0)] = 0.0
     data: str = ""
+    arrivals: Literal["clients", "sampled"] = "clients"
+    speed: Annotated[float, Meta(ge=0.01, le=1000)] = 1.0
     concurrency: Annotated[int, Meta(ge=1, le=1024)] = 8
     rows: Annotated[int, Meta(ge=1, le=1024)] = 1
     instances: Counts = (1, 2, 4)

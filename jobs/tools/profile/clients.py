@@ -73,14 +73,20 @@ class _Client:
         self._next = (self._next + 1) % len(self._requests)
         sent = time.monotonic()
         writer.write(self._requests[self._next])
-        head = await reader.readuntil(b"\r\n\r\n")
-        body = await reader.readexactly(_length(head))
+        self.reason = await answer_of(reader)
         came = time.monotonic()
         self.answers += 1
-        if not head.startswith(b"HTTP/1.1 200"):
-            self.reason = body[:300].decode(errors="replace")
-        elif sent >= self._begin and came <= self._end:
+        if self.reason:
+            return
+        if sent >= self._begin and came <= self._end:
             self.latencies_ms.append(1e3 * (came - sent))
+
+
+async def answer_of(reader: asyncio.StreamReader) -> str:
+    """Read an answer; its error, "" for none. Raises EOFError, ValueError."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    body = await reader.readexactly(_length(head))
+    return "" if head.startswith(b"HTTP/1.1 200") else body[:300].decode(errors="replace")
 
 
 def _length(head: bytes) -> int:

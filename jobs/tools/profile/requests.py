@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from jobs.tools.inputs.data_file import read_arrays
 from jobs.tools.work import refuse
 
-_DTYPES: dict[int, tuple[str, Any]] = {
+DTYPES: dict[int, tuple[str, Any]] = {
     pb.TYPE_BOOL: ("BOOL", np.bool_), pb.TYPE_UINT8: ("UINT8", np.uint8),
     pb.TYPE_UINT16: ("UINT16", np.uint16), pb.TYPE_UINT32: ("UINT32", np.uint32),
     pb.TYPE_UINT64: ("UINT64", np.uint64), pb.TYPE_INT8: ("INT8", np.int8),
@@ -28,17 +28,18 @@ def make_requests(config: pb.ModelConfig, rows: int, data: str, seed: int) -> li
     given = read_arrays(Path(data)) if data else None
     draw = np.random.default_rng(seed)
     return [
-        _request(config, [_array(one, config, rows, given, at, draw) for one in config.input])
+        encode_request(config, [_array(one, config, rows, given, at, draw) for one in config.input])
         for at in range(DISTINCT)
     ]
 
 
-def _request(config: pb.ModelConfig, arrays: list[NDArray[Any]]) -> bytes:
+def encode_request(config: pb.ModelConfig, arrays: list[NDArray[Any]]) -> bytes:
+    """A complete HTTP request with an array for each input of the config."""
     bodies = [np.ascontiguousarray(one).tobytes() for one in arrays]
     inputs = [
         {
             "name": tensor.name,
-            "datatype": _DTYPES[tensor.data_type][0],
+            "datatype": DTYPES[tensor.data_type][0],
             "shape": list(array.shape),
             "parameters": {"binary_data_size": len(body)},
         }
@@ -52,6 +53,13 @@ def _request(config: pb.ModelConfig, arrays: list[NDArray[Any]]) -> bytes:
     ).encode() + body
 
 
+def dtype_of(tensor: Any) -> Any:
+    """Of an input, as numpy has it. Refuses types that are not sent."""
+    if tensor.data_type not in DTYPES:
+        refuse(f"input '{tensor.name}' has a type that a profile does not send, such as text")
+    return DTYPES[tensor.data_type][1]
+
+
 def _array(
     tensor: Any,
     config: pb.ModelConfig,
@@ -60,9 +68,7 @@ def _array(
     at: int,
     draw: np.random.Generator,
 ) -> NDArray[Any]:
-    if tensor.data_type not in _DTYPES:
-        refuse(f"input '{tensor.name}' has a type that a profile does not send, such as text")
-    dtype = _DTYPES[tensor.data_type][1]
+    dtype = dtype_of(tensor)
     if given is not None:
         found = _row_of(tensor.name, rows, given, at)
         if not np.can_cast(found.dtype, dtype, "same_kind"):

@@ -6,10 +6,13 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from control.jobs.report import Figure, Plot, PlotSeries, Report, ReportTable
 from control.jobs.specs.profile import ProfileSpec
+from control.jobs.traffic import SAMPLED
 from jobs.tools.measure.machine import cpu_name
 from jobs.tools.profile.changed_config import as_text, changed, measured
-from jobs.tools.profile.clients import fire, percentile
+from jobs.tools.profile.clients import ClientLoad, fire, percentile
+from jobs.tools.profile.replay import replay
 from jobs.tools.profile.requests import make_requests
+from jobs.tools.profile.sampled import SampledRequests, sampled_requests
 from jobs.tools.profile.search import Search
 from jobs.tools.profile.served import LoadRefused, ProfiledServer
 from jobs.tools.profile.space import (
@@ -37,7 +40,8 @@ def run(work: Work) -> Report:
     work.progress(0.0, "starting a server")
     config = measured(read_config(Path(work.task.source)))
     _refuse_unmeasured(config)
-    requests = make_requests(config, spec.rows, work.task.data, work.task.seed)
+    _refuse_arrivals(spec)
+    requests = _requests(work, spec, config)
     with ProfiledServer(Path(work.task.scratch), Path(work.task.source), config) as server:
         trials = _Trials(work, spec, config, server, requests)
         return trials.report()
@@ -52,7 +56,7 @@ class _Trials:
         spec: ProfileSpec,
         config: pb.ModelConfig,
         server: ProfiledServer,
-        requests: list[bytes],
+        requests: SampledRequests,
     ) -> None:
         self._work = work
         self._spec = spec
@@ -63,9 +67,10 @@ class _Trials:
             spec,
             batches=bool(config.max_batch_size),
             threads=config.backend == "onnxruntime" or config.platform.startswith("onnx"),
+            rows=requests.rows,
         )
         if not self._every:
-            refuse(f"every batch size is smaller than a request of {spec.rows} rows")
+            refuse(f"every batch size is smaller than a request of {requests.rows} rows")
         self.found: dict[TrialSettings, TrialMeasurement] = {}
         self.count = 0
 
@@ -114,7 +119,7 @@ class _Trials:
             refuse(f"the server does not answer any more: {error}")
         spec = self._spec
         spent = self._server.cpu_seconds()
-        load = fire(self._server.socket, self._requests, spec.concurrency, spec.seconds)
+        load = self._load()
         spent = self._server.cpu_seconds() - spent
         if load.errors:
             return f"{load.errors} of {spec.concurrency} clients got an error: {load.reason}"
@@ -128,6 +133,14 @@ class _Trials:
             len(times) / load.seconds, percentile(times, 50), percentile(times, 99), 0,
             self._server.memory(), 1e3 * spent / load.answers,
         )  # fmt: skip
+
+    def _load(self) -> ClientLoad:
+        spec, socket, sent = self._spec, self._server.socket, self._requests
+        if spec.arrivals == "clients":
+            return fire(socket, sent.requests, spec.concurrency, spec.seconds)
+        return replay(
+            socket, sent.requests, sent.arrivals_s, spec.speed, spec.concurrency, spec.seconds
+        )
 
     def _again(self, config: pb.ModelConfig, first: TrialMeasurement) -> TrialMeasurement:
         second = self._measure(config)
@@ -146,7 +159,7 @@ class _Trials:
             title=f"Profile {self._spec.model}",
             verdict="advice",
             reasons=(_reason(self._spec, best, after, worse=worse, missed=missed),),
-            warnings=_warnings(self._work),
+            warnings=_warnings(self._work, self._requests),
             figures=_figures(before, after),
             tables=(_table(self.found),),
             plots=(_plot(self.found, before),),
@@ -177,13 +190,21 @@ def _reason(
     return f"best is {found}"
 
 
-def _warnings(work: Work) -> tuple[str, ...]:
+def _warnings(work: Work, sent: SampledRequests) -> tuple[str, ...]:
     shared = (
         "clients and server shared this machine's cores, and other work on it shows in every "
         "number: compare settings with each other, not with another machine"
     )
-    made_up = "requests were made up, not read from a data file"
-    return (shared,) if work.task.data else (shared, made_up)
+    if not work.task.data:
+        return shared, "requests were made up, not read from a data file"
+    if not sent.drawn:
+        return (shared,)
+    drawn = (
+        f"{sent.drawn} of {len(sent.requests)} sampled requests were sent with values drawn from "
+        "their statistics: samples keep the first 64 values of a tensor, and these only where "
+        "sampling was switched on with values"
+    )
+    return shared, drawn
 
 
 def _figures(before: TrialMeasurement, after: TrialMeasurement) -> tuple[Figure, ...]:
@@ -241,6 +262,26 @@ def _words(settings: TrialSettings) -> str:
     if settings.threads:
         parts.append(f"{settings.threads} threads")
     return ", ".join(parts)
+
+
+def _requests(work: Work, spec: ProfileSpec, config: pb.ModelConfig) -> SampledRequests:
+    task = work.task
+    if spec.data == SAMPLED:
+        return sampled_requests(config, task.data, task.seed)
+    made = make_requests(config, spec.rows, task.data, task.seed)
+    return SampledRequests(made, [], spec.rows, 0)
+
+
+def _refuse_arrivals(spec: ProfileSpec) -> None:
+    if spec.arrivals == "clients":
+        return
+    if spec.data != SAMPLED:
+        refuse(f"arrivals are 'sampled', so data must be '{SAMPLED}', too")
+    if spec.goal != "latency":
+        refuse(
+            "sampled requests arrive at a rate of their own, whatever the settings: set the goal "
+            "'latency', or arrivals 'clients' for the most requests a second"
+        )
 
 
 def _refuse_unmeasured(config: pb.ModelConfig) -> None:

@@ -31,15 +31,16 @@ class TrialMeasurement(NamedTuple):
     cpu_ms: float = 0.0
 
 
-def grid(spec: ProfileSpec, *, batches: bool, threads: bool) -> list[TrialSettings]:
-    """Every combination that differs from the others: without batches nothing is waited for."""
+def grid(spec: ProfileSpec, *, batches: bool, threads: bool, rows: int = 1) -> list[TrialSettings]:
+    """Every combination that differs from the others and takes a request of so many rows: without
+    batches nothing is waited for."""
     sizes = spec.batch_sizes if batches else (0,)
     counts = spec.threads if threads else (0,)
     every = product(spec.instances, sizes, spec.delays_us, counts)
     plain = (
         TrialSettings(count, size, delay if size > 1 else 0, cores)
         for count, size, delay, cores in every
-        if size == 0 or size >= spec.rows
+        if size == 0 or size >= rows
     )
     return list(dict.fromkeys(plain))
 

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 
+from control.jobs import service
+from control.jobs.traffic import decode_traffic
+from control.sql.database import Database
 from support.admin import basic
 from support.console_seed import PASSWORD
 from support.yard import Yard, write_identity, yard
@@ -144,3 +147,24 @@ def _answers(y: Yard, model: str) -> bool:
     status = connection.getresponse().status
     connection.close()
     return status == 200
+
+
+def test_a_profile_takes_the_requests_that_were_sampled(y: Yard) -> None:
+    spec = {"type": "profile", "model": "digits", "data": "sampled"}
+    # No worker has this queue.
+    given = {"spec": spec, "queue": "nobody"}
+    y.api("PUT", "/sampling/digits", {"values": True})
+    infer(y, "traffic", [0.0])
+    status, refused = y.api("POST", "/jobs", given)
+    assert status == 422
+    assert "20 are needed" in refused["error"]["message"]
+    for number in range(20):
+        infer(y, "traffic", [float(number), 7.0])
+    status, made = y.api("POST", "/jobs", given)
+    assert status == 202, made
+    database = Database(f"sqlite:///{y.state / 'modelyard.db'}")
+    with database.reading() as session:
+        kept = decode_traffic(service.get_traffic(session, made["id"]))
+    database.close()
+    assert [one.inputs[0].values for one in kept[-20:]] == [(n, 7.0) for n in range(20)]
+    assert [one.at_s for one in kept] == sorted(one.at_s for one in kept)

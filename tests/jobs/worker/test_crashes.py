@@ -19,6 +19,7 @@ from sqlalchemy import select
 
 from control.errors import ControlError
 from control.jobs import service
+from control.jobs.policy.limits import JobLimits
 from control.jobs.policy.states import ENDS, UNFINISHED, JobState
 from control.jobs.service import JobTerms
 from control.jobs.specs.optimise import OptimiseSpec
@@ -30,8 +31,11 @@ from support.brokers import KillableBroker, broker
 from support.server import ROOT, free_ports, write_identity
 
 JOBS = 50
-KILLS = 15
+KILLS = 20
 SEED = 20261127
+LENGTH = 12
+"""Jobs take up to half as many seconds."""
+
 WAIT_S = 540.0
 VICTIMS = ("worker", "process", "control", "server", "broker")
 
@@ -64,9 +68,16 @@ class Yard:
             self.workers[at] = self._work()
         else:
             title = "modelyard job " if victim == "process" else "modelyard control"
-            for pid in self.named(title)[:1]:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self._kill_one(title, chosen)
+
+    def _kill_one(self, title: str, chosen: random.Random) -> None:
+        """Any process with the title, as soon as there is one."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(chosen.choice(self.named(title)), signal.SIGKILL)
+                return
+            time.sleep(0.05)
 
     def named(self, title: str) -> list[int]:
         """Processes of this test with the title in their command lines."""
@@ -139,7 +150,8 @@ def _enqueue(yard: Yard) -> list[str]:
     ids = []
     for number in range(JOBS):
         with yard.database.change(Actor(f"user:{number % 10}", "api")) as tx:
-            terms = JobTerms(result_model="result", most_attempts=5)
+            limits = JobLimits(threads=LENGTH)
+            terms = JobTerms(result_model="result", most_attempts=5, limits=limits)
             spec = OptimiseSpec(model="copied")
             ids.append(service.enqueue(tx, spec, {"source": source}, terms).id)
     return ids
@@ -189,9 +201,11 @@ def _check_rows(yard: Yard, ids: list[str]) -> None:
         kinds = select(Event.subject).where(Event.kind == "job.publishing")
         taken = Counter(session.scalars(kinds))
     states = Counter(str(job.state) for job in jobs)
-    print(states, Counter(job.attempt for job in jobs), {job.reason for job in jobs})
+    attempts = Counter(job.attempt for job in jobs)
+    print(states, attempts, {job.reason for job in jobs})
     assert {job.id for job in jobs} == set(ids)
     assert set(states) <= set(map(str, ENDS))
     assert set(taken.values()) <= {1}
+    assert max(attempts) > 1, "nothing that was killed had work to do"
     versions = [job.result_version for job in jobs if job.state == JobState.DONE]
     assert len(set(versions)) == len(versions) > JOBS / 2

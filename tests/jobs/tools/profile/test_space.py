@@ -30,8 +30,8 @@ def test_without_batches_delays_are_one_choice() -> None:
 
 
 def test_batches_hold_a_whole_request() -> None:
-    spec = ProfileSpec(model="m", batch_sizes=(1, 8), rows=4)
-    assert {one.batch for one in grid(spec, batches=True, threads=True)} == {8}
+    spec = ProfileSpec(model="m", batch_sizes=(1, 8))
+    assert {one.batch for one in grid(spec, batches=True, threads=True, rows=4)} == {8}
 
 
 def test_a_missed_bound_is_worse_than_any_kept_one_and_nearer_is_better() -> None:

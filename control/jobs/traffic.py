@@ -1,0 +1,54 @@
+"""Requests that a profile sends again: when each came, and what its inputs were like. Pure.
+
+They come from the samples of a gateway, which keep the shape of every tensor, statistics of it and,
+where an administrator wanted that, its first values.
+"""
+
+import msgspec
+
+SAMPLED = "sampled"
+"""What a spec says as its data for requests that were sampled."""
+
+LEAST_REQUESTS = 20
+MOST_BYTES = 4 << 20
+"""Of a job's traffic, encoded; the newest requests are kept."""
+
+
+class TrafficTensor(msgspec.Struct, frozen=True):
+    """An input. `values`: all of its elements, flat, or none where not all were kept; then `least`,
+    `most` and `mean` say what they were like, null where nothing does."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    values: tuple[bool | int | float, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    mean: float | None = None
+
+
+class TrafficRequest(msgspec.Struct, frozen=True):
+    """A request that came `at_s` seconds after the first."""
+
+    at_s: float
+    inputs: tuple[TrafficTensor, ...]
+
+
+Traffic = tuple[TrafficRequest, ...]
+
+
+def encode_traffic(traffic: Traffic) -> bytes:
+    """JSON of the newest requests that fit into MOST_BYTES."""
+    encoded = [msgspec.json.encode(one) for one in traffic]
+    total = 2
+    for count, one in enumerate(reversed(encoded)):
+        total += len(one) + 1
+        if total > MOST_BYTES:
+            encoded = encoded[len(encoded) - count :]
+            break
+    return b"[" + b",".join(encoded) + b"]"
+
+
+def decode_traffic(payload: bytes) -> Traffic:
+    """Raises msgspec.ValidationError."""
+    return msgspec.json.decode(payload, type=Traffic)
