@@ -1,4 +1,4 @@
-"""Which environment a job's tool runs in. Pure."""
+"""Which environment a job's tool runs in, and what it needs there. Pure."""
 
 from control.jobs.spec import JobSpec
 
@@ -21,3 +21,8 @@ def environment_of(spec: JobSpec) -> str:
     """The name of the environment's lock."""
     name = _BY_TYPE[str(spec.__struct_config__.tag)]
     return _BY_TARGET.get(str(getattr(spec, "target", "")), name) if name == "convert" else name
+
+
+def starts_programs(spec: JobSpec) -> bool:
+    """Whether the tool starts processes beside its own: a profile's server, and pnnx."""
+    return environment_of(spec) in ("profile", "ncnn")

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from control.jobs.messages import CurvePoint, JobProgress, Message, Note
@@ -159,9 +159,9 @@ class JobProcess:
         readers = {messages: self._take_messages, printed: self._take_printed}
         for descriptor in readers:
             os.set_blocking(descriptor, False)
-        looked = looked_at_disk = disk_pause = 0.0
+        looked = 0.0
         try:
-            with selectors.DefaultSelector() as selector:
+            with self._watching_disk(members), selectors.DefaultSelector() as selector:
                 for descriptor in (pidfd, self._wake, *readers):
                     selector.register(descriptor, selectors.EVENT_READ)
                 while not self._is_overdue():
@@ -177,10 +177,6 @@ class JobProcess:
                     if now - looked >= LOOK_SECS:
                         self._look(members)
                         looked = now
-                    if now - looked_at_disk >= disk_pause:
-                        self._look_at_disk(members.find(self._limits.processes))
-                        looked_at_disk = time.monotonic()
-                        disk_pause = max(DISK_LOOK_SECS, (looked_at_disk - now) / DISK_SHARE)
                     self._enforce(process.pid, now)
         finally:
             os.close(pidfd)
@@ -247,6 +243,8 @@ class JobProcess:
             self._fail(f"started more processes than its limit of {limits.processes}")
             return
         usage = usage_of(pids, limits.memory_bytes)
+        if usage.threads > limits.all_threads:
+            self._fail(f"started more threads than its limit of {limits.all_threads}")
         with self._lock:
             self._usage = usage
             self._peak_bytes = max(self._peak_bytes, usage.memory_bytes)
@@ -260,6 +258,31 @@ class JobProcess:
         if time.monotonic() - self._began > limits.wall_secs:
             words = f"took longer than its limit of {secs_text(limits.wall_secs)}"
             self._condemn(Verdict("failed", words), limits.grace_secs)
+
+    @contextmanager
+    def _watching_disk(self, members: JobMembers) -> Iterator[None]:
+        """On a thread of its own: a disk that answers late delays no look at memory. One that does
+        not answer is waited for no longer than a process that was killed."""
+        over = threading.Event()
+        watching = threading.Thread(
+            target=self._watch_disk, args=(members, over), name="job disk", daemon=True
+        )
+        watching.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watching.join(KILLED_SECS)
+
+    def _watch_disk(self, members: JobMembers, over: threading.Event) -> None:
+        pause = 0.0
+        while not over.wait(pause):
+            began = time.monotonic()
+            try:
+                self._look_at_disk(members.find(self._limits.processes))
+            except OSError as error:
+                self._fail(f"has folders that cannot be looked at: {error}")
+            pause = max(DISK_LOOK_SECS, (time.monotonic() - began) / DISK_SHARE)
 
     def _look_at_disk(self, pids: set[int] | None = None) -> None:
         program, limits = self._program, self._limits

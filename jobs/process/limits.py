@@ -10,7 +10,8 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: of its scratch folder. output_bytes: of its output folder. printed_bytes: on stdout
         and stderr.
     entries, depth: of files and folders in each of these folders, and of folders within folders.
-    processes: that live at the same time. threads: that its libraries are told to compute with.
+    processes: that live at the same time. all_threads: of them together. threads: that its
+        libraries are told to compute with.
     niceness: 0 to 19; at 19 a process gets a seventieth of what a normal one gets beside it.
     grace_secs: between SIGTERM and SIGKILL.
     """
@@ -24,6 +25,7 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     entries: int = 100_000
     depth: int = 64
     processes: int = 64
+    all_threads: int = 1024
     threads: int = 1
     niceness: int = 19
     grace_secs: float = 10.0

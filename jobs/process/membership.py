@@ -1,8 +1,8 @@
 """Which processes belong to a job, however they were started, and their end; Linux.
 
 Those whose parent has ended are looked for among our main thread's children, whom the kernel gives
-them to where we asked (`repository.sandbox.orphans.adopt`). They are told apart by the group and
-session of the job's first process, and by the scratch folder in their environment.
+them to where we asked (`repository.sandbox.orphans.adopt`). They are told apart by the job's mark,
+by the group and session of its first process, and by the scratch folder in their environment.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.process.health.memory_usage import process_tree
+from jobs.process.mark import mark_of
 from jobs.process.usage import GROUP, SESSION, stat_of
 from repository.sandbox.peer import is_of_worker
 
@@ -28,7 +29,7 @@ class JobMembers(NamedTuple):
 
     leader: its first one, which leads a group and a session. scratch: in the environment of all
     that it starts, unless they drop it. strays: it may leave its group, so that confined orphans
-    that no other job of this program has a claim to are its own.
+    that no other job of this program has a claim to are its own, those that lowered their mark.
     """
 
     leader: int
@@ -78,7 +79,7 @@ class JobMembers(NamedTuple):
         fields = stat_of(pid)
         if not fields:
             return False
-        if self.leader in (int(fields[GROUP]), int(fields[SESSION])):
+        if self.leader in (mark_of(pid), int(fields[GROUP]), int(fields[SESSION])):
             return True
         with suppress(OSError):
             return self.scratch in Path(f"/proc/{pid}/environ").read_bytes()

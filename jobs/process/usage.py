@@ -12,9 +12,9 @@ from backends.process.health.memory_usage import (
 )
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_STATE, GROUP, SESSION, _USER_TICKS = 0, 2, 3, 11
-"""In /proc/PID/stat behind the command: the state, pgrp, session, and utime, whom stime, cutime
-and cstime follow."""
+_STATE, GROUP, SESSION, _USER_TICKS, _THREADS = 0, 2, 3, 11, 17
+"""In /proc/PID/stat behind the command: the state, pgrp, session, utime, whom stime, cutime and
+cstime follow, and num_threads."""
 
 
 _ENDED = ("Z", "X")
@@ -27,7 +27,7 @@ _ANONYMOUS, _DELETED = b"/dev/zero", b" (deleted)"
 class JobUsage(NamedTuple):
     """`cpu_secs`: of the living, and of those that they have waited for."""
 
-    processes: int = 0
+    threads: int = 0
     cpu_secs: float = 0.0
     memory_bytes: int = 0
 
@@ -47,7 +47,7 @@ def usage_of(pids: set[int], memory_limit_bytes: int) -> JobUsage:
     memory = own_bytes_of(pids)
     if memory > memory_limit_bytes:
         memory = shared_out_bytes_of(pids)
-    return JobUsage(len(pids), sum(map(_cpu_secs, pids)), memory)
+    return JobUsage(sum(map(_threads, pids)), sum(map(_cpu_secs, pids)), memory)
 
 
 class UnlinkedBytes(NamedTuple):
@@ -102,6 +102,11 @@ def _mapped_unlinked(pid: int) -> Iterator[tuple[bool, int, int]]:
 def _cpu_secs(pid: int) -> float:
     fields = stat_of(pid)
     return sum(map(int, fields[_USER_TICKS : _USER_TICKS + 4])) / _TICKS if fields else 0.0
+
+
+def _threads(pid: int) -> int:
+    fields = stat_of(pid)
+    return int(fields[_THREADS]) if fields else 0
 
 
 def stat_of(pid: int) -> list[str]:

@@ -30,7 +30,7 @@ from control.jobs.service import FILES, SOURCE, get_traffic
 from control.jobs.specs.profile import ProfileSpec
 from control.jobs.traffic import SAMPLED
 from control.sql.database import Database
-from jobs.environments.choose import environment_of
+from jobs.environments.choose import environment_of, starts_programs
 from jobs.environments.environments import EnvironmentFailed, ToolEnvironment, ToolEnvironments
 from jobs.process.ending import JobEnd
 from jobs.process.job_process import JobProcess
@@ -225,12 +225,15 @@ class Attempt:
         return process.run()
 
     def _sandbox(self, readable: tuple[str, ...], writable: tuple[str, ...]) -> Sandbox | None:
-        """The context's; a profile starts a server, which listens on a Unix socket and whose own
-        processes lead groups. It runs no code of the model's."""
+        """The context's, without other processes where the tool needs none: no other bound of the
+        kernel holds for those of root. A profile starts a server, which listens on a Unix socket
+        and whose own processes lead groups; it runs no code of the model's."""
         sandbox = self._context.sandbox_of(readable, writable)
-        if sandbox is None or not isinstance(self._claim.spec, ProfileSpec):
-            return sandbox
-        return sandbox._replace(unix_sockets=True, leave_group=True)
+        if sandbox is None:
+            return None
+        if isinstance(self._claim.spec, ProfileSpec):
+            return sandbox._replace(unix_sockets=True, leave_group=True)
+        return sandbox._replace(fork=starts_programs(self._claim.spec))
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """Where the work was ended from outside, that counts, unless it was done by then."""

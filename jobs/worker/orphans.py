@@ -1,8 +1,8 @@
 """What workers have left that were killed: processes of their jobs, and scratch folders.
 
-A job's process ends with its worker; what that process has started may not. All of it has the
-attempt's folder in its environment, or, where it dropped that, is in the session that is named in
-the folder. The folder's worker holds a lock while it lives.
+A job's process ends with its worker; what that process has started may not. All of it carries the
+mark of the process that is named in the attempt's folder, is in its session, or has the folder in
+its environment. The folder's worker holds a lock while it lives.
 """
 
 import logging
@@ -11,6 +11,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from jobs.process.mark import mark_of
 from jobs.process.program import LEADER
 from repository.files.durable import unlocked
 from repository.files.owner import pid_of
@@ -43,7 +44,7 @@ def _processes_in(folder: Path) -> list[int]:
         if name.isdigit() and int(name) != os.getpid():
             with suppress(OSError):
                 is_marked = mark in Path(f"/proc/{name}/environ").read_bytes()
-                if is_marked or os.getsid(int(name)) in leaders:
+                if is_marked or not leaders.isdisjoint({os.getsid(int(name)), mark_of(int(name))}):
                     found.append(int(name))
     return found
 

@@ -15,6 +15,7 @@ from backends.environments.declared import PARAMETER
 from backends.errors import LoadFailed
 from backends.python.source import problems
 from control.drift.profile_findings import profile_findings
+from control.git.push.pipeline_steps import model_steps
 from repository.errors import BadRepository, ConfigError
 from repository.files.plain_files import open_plain
 from repository.findings import Finding
@@ -53,7 +54,13 @@ def find(paths: Sequence[Path]) -> list[Finding]:
     complained_of |= {finding.path for finding in found}
     found += [one for version in opened for one in _source_findings(version, complained_of)]
     found += [one for state in states for one in profile_findings(state.folder)]
+    found += [one for state in states for one in _step_findings(state)]
     return found + [note for state in states for note in notes_at(state, _backend_of(state))]
+
+
+def _step_findings(state: FolderState) -> list[Finding]:
+    """What is wrong with the model's jobs.json; whether its pusher may have them is not known."""
+    return model_steps(state.folder, state.name, formats=("python",), repository="")[1]
 
 
 def _backend_of(state: FolderState) -> str:

@@ -54,9 +54,9 @@ def job(folder: Path, do: str, mark: str, leave_group: bool = False) -> JobProce
     return JobProcess(program, LIMITS)
 
 
-def beside(folder: Path, mark: str) -> None:
+def beside(folder: Path, mark: str, deed: str = "leave_a_child", leave_group: bool = False) -> None:
     """One job ends while another one's child, whose parent has ended, is needed."""
-    longer = job(folder / "longer", "leave_a_child", mark)
+    longer = job(folder / "longer", deed, mark, leave_group)
     outcomes: list[str] = []
     thread = threading.Thread(target=lambda: outcomes.append(longer.run().outcome))
     thread.start()
@@ -64,13 +64,18 @@ def beside(folder: Path, mark: str) -> None:
     while longer.take_news().progress.text != "left" and thread.is_alive():
         assert time.monotonic() < until
         time.sleep(0.01)
-    shorter = job(folder / "shorter", "work", mark)
+    shorter = job(folder / "shorter", "work", mark, leave_group)
     thread_of_shorter = threading.Thread(target=lambda: outcomes.append(shorter.run().outcome))
     thread_of_shorter.start()
     thread_of_shorter.join()
     (folder / "longer" / "scratch" / "go").touch()
     thread.join()
     print(outcomes)
+
+
+def strays(folder: Path, mark: str) -> None:
+    """The same of two jobs that may leave their groups, as profiles may."""
+    beside(folder, mark, "leave_a_stray", leave_group=True)
 
 
 def escaped(folder: Path, mark: str) -> None:
@@ -83,4 +88,6 @@ def escaped(folder: Path, mark: str) -> None:
 
 if __name__ == "__main__":
     adopt()
-    {"beside": beside, "escaped": escaped}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3])
+    {"beside": beside, "strays": strays, "escaped": escaped}[sys.argv[1]](
+        Path(sys.argv[2]), sys.argv[3]
+    )

@@ -40,6 +40,9 @@ def facts(descriptor: int, task: dict[str, str]) -> None:
     names = ("OMP_NUM_THREADS", "HOME", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH")
     names += ("DEPLOYMENT_NOTE", "HTTPS_PROXY", "LC_ALL")
     found = {name: os.environ.get(name) for name in names}
+    autogroup = Path("/proc/self/autogroup")
+    shares = autogroup.read_text() if autogroup.exists() else ""
+    found["session"] = shares.split()[-1] if shares else "19"
     found |= {"nice": os.nice(0), "cwd": os.getcwd(), "modules": "sqlalchemy" in sys.modules}
     say(descriptor, type="note", text=json.dumps(found))
     finish(descriptor)
@@ -183,7 +186,16 @@ def hide_mapped(descriptor: int, task: dict[str, str]) -> None:
 
 def leave_a_child(descriptor: int, task: dict[str, str]) -> None:
     """Whose parent has ended; say whether it lives once `go` is there."""
-    program = f"{sys.executable} -c 'import time; time.sleep(600)' {task['mark']}"
+    _leave(descriptor, task, "")
+
+
+def leave_a_stray(descriptor: int, task: dict[str, str]) -> None:
+    """The same, in a session of its own and without an environment."""
+    _leave(descriptor, task, "env -i setsid ")
+
+
+def _leave(descriptor: int, task: dict[str, str], before: str) -> None:
+    program = f"{before}{sys.executable} -c 'import time; time.sleep(600)' {task['mark']}"
     told = subprocess.run(f"({program} >/dev/null & echo $!)", shell=True, stdout=subprocess.PIPE)
     say(descriptor, type="progress", fraction=0.1, text="left")
     until = time.monotonic() + 60
@@ -262,6 +274,13 @@ def spin_threads(descriptor: int, task: dict[str, str]) -> None:
     for _ in range(2):
         threading.Thread(target=loop, daemon=True).start()
     loop()
+
+
+def start_threads(descriptor: int, task: dict[str, str]) -> None:
+    threading.stack_size(1 << 16)
+    for _ in range(200):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    time.sleep(60)
 
 
 _DEEDS = {name: value for name, value in list(globals().items()) if callable(value)}

@@ -13,6 +13,7 @@ from skl2onnx.common.data_types import FloatTensorType
 from tritonclient.grpc import model_config_pb2 as pb
 
 from control.jobs.specs.convert import ConvertSpec
+from jobs.tools.convert.binary_scores import mend_scores
 from jobs.tools.convert.onnx_results import onnx_config, open_onnx
 from jobs.tools.convert.signatures import write_signature
 from jobs.tools.convert.source_network import SourceNetwork
@@ -34,6 +35,7 @@ def open_source(path: Path, config: pb.ModelConfig, spec: ConvertSpec) -> Source
     name = config.input[0].name if len(config.input) == 1 else INPUT
     given = NetworkTensor(name, np.float32, (None, features))
     network = _converted(model, given, what)
+    mend_scores(network, model, features)
     outputs = outputs_of(open_session(network.SerializeToString(), "the result"))
     result = onnx_config(config, spec.model)
     write_signature(result, [given], outputs)

@@ -1,13 +1,12 @@
 """`modelyard import` and `modelyard imports …`."""
 
 import argparse
-import sys
-import time
 
 from control.import_states import ENDS, ImportState
 from control.views import ImportView
-from server.cli.commands.client import ApiClient, ServerUnreachable, path_of
+from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited, whole
+from server.cli.commands.follow import follow
 from server.cli.commands.output import (
     Columns,
     ListOutput,
@@ -16,9 +15,6 @@ from server.cli.commands.output import (
     Shown,
     plain,
 )
-
-LOOK_S, PATIENCE_S = 0.5, 60.0
-"""How often an import that is followed is looked at, and how long without an answer."""
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _COLUMNS: Columns = {
@@ -49,7 +45,8 @@ def import_(given: argparse.Namespace, api: ApiClient) -> Shown:
     if not given.follow:
         sentence = f"import {view.id} started; see modelyard imports show {view.id}"
         return MessageOutput(sentence, view)
-    view = _followed(api, view.id, sys.stderr.isatty())
+    path = path_of("imports", view.id)
+    view = follow(lambda: api.get(path, ImportView), line, lambda one: one.state in ENDS)
     if view.state is not ImportState.SERVED:
         raise ImportNotServed(f"import {view.id} {view.state}: {plain(view.reason) or 'ended'}")
     versions = ", ".join(view.versions)
@@ -70,9 +67,9 @@ def cancel(given: argparse.Namespace, api: ApiClient) -> Shown:
     return MessageOutput(f"import {view.id} of {view.model} cancelled", view)
 
 
-def line(view: ImportView) -> str:
-    """How far an import is, for one line of a terminal."""
-    if view.state is not ImportState.FETCHING:
+def line(view: ImportView, on_terminal: bool) -> str:
+    """How far an import is, in one line: bytes and files on a terminal."""
+    if view.state is not ImportState.FETCHING or not on_terminal:
         return str(view.state)
     progress = view.progress
     done, total = progress.bytes_done, progress.bytes_total
@@ -87,32 +84,6 @@ def amount(size: float) -> str:
     while left >= 1000 and unit < len(_UNITS) - 1:
         left, unit = left / 1000, unit + 1
     return f"{left:.1f} {_UNITS[unit]}" if unit else f"{left:.0f} B"
-
-
-def _followed(api: ApiClient, import_id: str, on_terminal: bool) -> ImportView:
-    """The import once it has ended. A server that is started again meanwhile is waited for."""
-    shown, width, answered = "", 0, time.monotonic()
-    while True:
-        try:
-            view = api.get(path_of("imports", import_id), ImportView)
-            answered = time.monotonic()
-        except ServerUnreachable:
-            if time.monotonic() - answered > PATIENCE_S:
-                raise
-            time.sleep(LOOK_S)
-            continue
-        text = line(view) if on_terminal else str(view.state)
-        if on_terminal:
-            sys.stderr.write("\r" + text.ljust(width))
-            width = len(text)
-        elif text != shown:
-            sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-        shown = text
-        if view.state in ENDS:
-            sys.stderr.write("\n" if on_terminal else "")
-            return view
-        time.sleep(LOOK_S)
 
 
 _ID = argument("ID", "The import's id.")

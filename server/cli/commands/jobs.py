@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import sys
-import time
 from functools import partial
 from typing import Any
 
@@ -11,7 +9,7 @@ from control.jobs.policy.states import ENDS, JobState
 from control.jobs.report import Report
 from control.jobs.spec import JOB_TYPES
 from control.jobs.views import JobLog, JobView
-from server.cli.commands.client import ApiClient, ServerUnreachable, path_of
+from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import (
     Argument,
     CliCommand,
@@ -20,6 +18,7 @@ from server.cli.commands.command import (
     limited,
     whole,
 )
+from server.cli.commands.follow import follow
 from server.cli.commands.output import (
     Columns,
     ListOutput,
@@ -28,9 +27,6 @@ from server.cli.commands.output import (
     Shown,
     plain,
 )
-
-LOOK_S, PATIENCE_S = 0.5, 60.0
-"""How often a job that is followed is looked at, and how long without an answer."""
 
 _BAR = 24
 _COLUMNS: Columns = {
@@ -71,7 +67,8 @@ def create(given: argparse.Namespace, api: ApiClient) -> Shown:
     view = api.call("POST", "/jobs", JobView, body)
     if not given.follow:
         return MessageOutput(f"job {view.id} waits; see modelyard job show {view.id}", view)
-    view = _followed(api, view.id, sys.stderr.isatty())
+    path = path_of("jobs", view.id)
+    view = follow(lambda: api.get(path, JobView), line, lambda one: one.state in ENDS)
     if view.state is not JobState.DONE:
         raise JobNotDone(f"job {view.id} {view.state}: {plain(view.reason) or 'ended'}")
     made = f"{result_text(view)}, " if view.result.version else ""
@@ -157,29 +154,6 @@ def field_values(texts: list[str] | None, flag: str) -> dict[str, Any]:
         except ValueError:
             found[name] = value
     return found
-
-
-def _followed(api: ApiClient, job_id: str, on_terminal: bool) -> JobView:
-    """The job once it has ended. A server that is started again meanwhile is waited for."""
-    shown, answered = "", time.monotonic()
-    while True:
-        try:
-            view = api.get(path_of("jobs", job_id), JobView)
-            answered = time.monotonic()
-        except ServerUnreachable:
-            if time.monotonic() - answered > PATIENCE_S:
-                raise
-            time.sleep(LOOK_S)
-            continue
-        text = line(view, on_terminal)
-        if text != shown:
-            sys.stderr.write(f"\r\x1b[K{text}" if on_terminal else f"{text}\n")
-            sys.stderr.flush()
-        shown = text
-        if view.state in ENDS:
-            sys.stderr.write("\n" if on_terminal else "")
-            return view
-        time.sleep(LOOK_S)
 
 
 _ID = argument("ID", "The job's id.")

@@ -161,6 +161,7 @@ def test_process_is_nice_with_one_thread_no_secrets_and_its_home_in_scratch(
         "HTTPS_PROXY": None,
         "LC_ALL": "C.UTF-8",
         "nice": 19,
+        "session": "19",
         "cwd": scratch,
         "modules": False,
     }
@@ -244,6 +245,18 @@ def test_process_that_forks_without_end_is_killed_whole(scene: Scene) -> None:
     end = scene.end_of("fork", _with(processes=32))
     assert end.outcome == "failed"
     assert "started more processes than its limit of 32" in end.reason
+
+
+def test_process_that_starts_threads_without_end_is_killed(scene: Scene) -> None:
+    end = scene.end_of("start_threads", _with(all_threads=64))
+    assert "started more threads than its limit of 64" in end.reason
+
+
+@pytest.mark.skipif(not kernel().seccomp, reason="no seccomp here")
+def test_process_whose_tool_needs_no_others_cannot_start_any(scene: Scene, tmp_path: Path) -> None:
+    alone = scene.sandbox(tmp_path / "hidden")._replace(fork=False)
+    end = scene.process("fork", sandbox=alone).run()
+    assert (end.outcome, "Operation not permitted" in end.reason) == ("failed", True), end.reason
 
 
 def test_processes_that_are_left_end_with_the_job(scene: Scene) -> None:

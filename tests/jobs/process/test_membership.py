@@ -30,8 +30,9 @@ def said(scene: str, folder: Path) -> str:
     return ran.stdout.strip()
 
 
-def test_the_end_of_one_job_leaves_another_ones_processes_alone(tmp_path: Path) -> None:
-    assert said("beside", tmp_path) == "['finished', 'finished']"
+@pytest.mark.parametrize("scene", ["beside", "strays"])
+def test_the_end_of_one_job_leaves_another_ones_processes_alone(scene: str, tmp_path: Path) -> None:
+    assert said(scene, tmp_path) == "['finished', 'finished']"
 
 
 def test_what_leaves_a_jobs_session_counts_to_it_and_ends_with_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.process.program import LEADER
+from jobs.process.program import LEADER, ROOT
 from jobs.worker import orphans
 from repository.files.owner import token_of
 from repository.sandbox.scratch import ScratchFolders
@@ -48,6 +48,25 @@ def test_process_without_environment_is_ended_by_its_session(
     assert orphans.clear(tmp_path, ScratchFolders(tmp_path)) == 1
     assert child.wait(WAIT_S) == -9
     assert list(tmp_path.iterdir()) == []
+
+
+def test_process_that_left_its_session_is_ended_by_its_mark(
+    child: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    code = f"from jobs.process.mark import set_mark; set_mark({child.pid}); {CHILD}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={},
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as marked:
+        assert marked.stdout is not None
+        marked.stdout.readline()
+        left(tmp_path, token_of(child.pid))
+        orphans.clear(tmp_path, ScratchFolders(tmp_path))
+        assert marked.wait(WAIT_S) == -9
 
 
 @pytest.mark.parametrize("token", ["another start", "no token", "-1.5.x"])

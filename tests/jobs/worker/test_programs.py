@@ -1,4 +1,4 @@
-"""Programs of torch.export that bring code reach no conversion that nobody trusts."""
+"""Programs of torch.export that bring code reach no job that loads them untrusted."""
 
 from pathlib import Path
 
@@ -7,17 +7,22 @@ import pytest
 from control.jobs.spec import JobSpec
 from control.jobs.specs.convert import ConvertSpec
 from control.jobs.specs.optimise import OptimiseSpec
+from control.jobs.specs.profile import ProfileSpec
 from jobs.worker.folders import CannotRead
 from jobs.worker.programs import check_programs
 
 CONVERT = ConvertSpec(model="digits", version=3)
+PROFILE = ProfileSpec(model="digits", version=3)
 
 
-def test_what_is_no_program_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spec", "advice"), [(CONVERT, "`trusted: true`"), (PROFILE, "profile the result")]
+)
+def test_what_is_no_program_is_refused_by_name(spec: JobSpec, advice: str, tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "model.pt2").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(CannotRead, match=r"'digits' version 3: parts/model.pt2 .*`trusted: true`"):
-        check_programs(CONVERT, tmp_path)
+    with pytest.raises(CannotRead, match=rf"'digits' version 3: parts/model.pt2 .*{advice}"):
+        check_programs(spec, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -199,13 +199,16 @@ def test_check_notes_what_has_no_effect_and_is_content(tmp_path: Path) -> None:
     assert "optimization.eager_batching has no effect here: it is always so" in notes[1]
 
 
-def test_check_as_json_tells_the_same(tmp_path: Path) -> None:
+def test_check_as_json_tells_the_same_and_of_steps_that_cannot_be_followed(tmp_path: Path) -> None:
     repository = model(tmp_path, GOOD + "max_batch_size: -4\n")
+    (repository / "echo" / "jobs.json").write_text('{"steps":\n [{"type": "shrink"}]}')
     ran = modelyard("check", "--json", str(repository))
     assert ran.returncode == 1
-    (finding,) = json.loads(ran.stdout)
-    assert finding["path"] == f"{repository}/echo/config.pbtxt"
-    assert (finding["line"], finding["code"]) == (5, "E103")
+    config, steps = json.loads(ran.stdout)
+    assert config["path"] == f"{repository}/echo/config.pbtxt"
+    assert (config["line"], config["code"]) == (5, "E103")
+    assert steps["path"] == f"{repository}/echo/jobs.json"
+    assert (steps["line"], steps["code"]) == (2, "E472")
 
 
 def test_check_of_a_single_model_reads_its_artefact(tmp_path: Path) -> None:

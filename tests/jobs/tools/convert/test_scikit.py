@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from sklearn.ensemble import IsolationForest
-from sklearn.linear_model import SGDClassifier
+from sklearn.linear_model import RidgeClassifier, SGDClassifier
 from sklearn.svm import SVC, LinearSVC
 
 from control.jobs.specs.convert import ConvertSpec
@@ -23,6 +23,9 @@ pytestmark = pytest.mark.slow
         (SVC(), "digits"),
         (LinearSVC(), "digits"),
         (SGDClassifier(random_state=0), "cancer"),
+        (SVC(), "cancer"),
+        (LinearSVC(), "cancer"),
+        (RidgeClassifier(), "cancer"),
         (IsolationForest(n_estimators=10, random_state=0), "cancer"),
     ],
     ids=lambda value: type(value).__name__,

@@ -31,16 +31,18 @@ def view(state: ImportState = ImportState.FETCHING, **seen: Any) -> ImportView:
 
 
 def test_a_line_tells_bytes_share_and_rate() -> None:
-    told = line(view(bytes_done=1_500_000, bytes_total=6_000_000, bytes_per_s=2e6, files_total=3))
+    told = line(
+        view(bytes_done=1_500_000, bytes_total=6_000_000, bytes_per_s=2e6, files_total=3), True
+    )
     assert told == "fetching: 1.5 MB of 6.0 MB (25 %), 2.0 MB/s, file 1 of 3"
 
 
 def test_a_line_without_a_known_size_tells_what_is_known() -> None:
-    assert line(view(bytes_done=10)) == "fetching: 10 B, 0 B/s, file 1 of 1"
+    assert line(view(bytes_done=10), True) == "fetching: 10 B, 0 B/s, file 1 of 1"
 
 
 def test_another_state_is_told_by_its_name() -> None:
-    assert line(view(ImportState.CHECKING)) == "checking"
+    assert line(view(ImportState.CHECKING), True) == "checking"
 
 
 @pytest.mark.parametrize(
