@@ -31,7 +31,8 @@ class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="p
         `max_batch_size` (1: no dynamic batching), `max_queue_delay_microseconds` and, for
         onnxruntime, `intra_op_thread_count`.
     method: "search" measures a part of all combinations, "grid" each.
-    share: of the combinations that a search measures, the last comparison of the best included.
+    share: of as many measurements as there are combinations, those that a search makes, with the
+        settings in force and the last comparison of the best.
     seconds: of one measurement.
     """
 

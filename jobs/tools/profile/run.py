@@ -1,5 +1,6 @@
 """Profile a version: a server of its own, loaded under each choice of settings and measured."""
 
+import os
 from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
@@ -80,7 +81,8 @@ class _Trials:
         if isinstance(before, str):
             refuse(f"the model cannot be measured as it is served: {before}")
         most = measurements(self._spec, len(self._every), FINALISTS)
-        search = Search(self._every, most, self._work.task.seed)
+        cores = len(os.sched_getaffinity(0))
+        search = Search(self._every, most, self._work.task.seed, cores)
         for at, settings in enumerate(search.proposals(), 1):
             search.tell(settings, self._try(settings))
             self._work.progress(0.9 * at / most, f"{at} of {most} choices measured")

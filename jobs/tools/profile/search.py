@@ -1,4 +1,5 @@
-"""The order in which settings are tried: optuna's ask-and-tell over the values to choose among."""
+"""The order in which settings are tried: a climb from what is usually best on a CPU, one setting at
+a time; then optuna's ask-and-tell over all values."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,15 +9,21 @@ from jobs.tools.profile.space import TrialSettings
 
 WORST = -1e9
 """Told for what cannot be served; optuna takes no infinities."""
+_ORDER = ("instances", "batch", "threads", "delay_us")
+"""Of the settings, as the climb changes them."""
 
 
 class Search:
     """Proposes settings that were not tried, until `most` were; told how good each one is."""
 
-    def __init__(self, every: Sequence[TrialSettings], most: int, seed: int) -> None:
+    def __init__(self, every: Sequence[TrialSettings], most: int, seed: int, cores: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._every = every
         self._most = min(most, len(every))
+        self._cores = cores
+        self._values = {
+            name: sorted({getattr(one, name) for one in every}) for name in TrialSettings._fields
+        }
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4)
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self.scores: dict[TrialSettings, float] = {}
@@ -26,9 +33,12 @@ class Search:
         if self._most == len(self._every):
             yield from self._every
             return
-        for first in self._starts():
-            self._study.enqueue_trial(first._asdict(), skip_if_exists=True)
         while len(self.scores) < self._most:
+            climbed = self._climb()
+            if climbed is not None:
+                yield climbed
+                self._add(climbed)
+                continue
             trial = self._study.ask()
             settings = self._nearest(trial)
             proposed = settings._asdict() == trial.params and settings not in self.scores
@@ -36,18 +46,6 @@ class Search:
                 settings = self._untried(settings)
             yield settings
             self._learn(trial, settings, proposed=proposed)
-
-    def _learn(self, trial: optuna.Trial, settings: TrialSettings, *, proposed: bool) -> None:
-        """Tell optuna the score of the settings that were tried, also where it proposed others."""
-        score = max(self.scores[settings], WORST)
-        if proposed:
-            self._study.tell(trial, score)
-            return
-        self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-        tried = optuna.trial.create_trial(
-            params=settings._asdict(), distributions=trial.distributions, value=score
-        )
-        self._study.add_trial(tried)
 
     def tell(self, settings: TrialSettings, score: float) -> None:
         """How good it is; larger is better."""
@@ -57,18 +55,57 @@ class Search:
         """The best of those tried, the very best first."""
         return sorted(self.scores, key=lambda one: self.scores[one], reverse=True)[:count]
 
-    def _starts(self) -> list[TrialSettings]:
-        """Corners that tell most: few and many instances, small and large batches, no delay."""
-        quick = [one for one in self._every if one.delay_us == min(s.delay_us for s in self._every)]
-        single = [one for one in quick if one.threads == min(s.threads for s in quick)]
-        by_batch = sorted(single, key=lambda one: (one.batch, one.instances))
-        return [by_batch[0], by_batch[-1], by_batch[len(by_batch) // 2]]
+    def _climb(self) -> TrialSettings | None:
+        """One step from the best so far, to the values beside its own; None where all were tried.
+        At first an instance for each core, each with one thread, batches as large as may be and no
+        wait, as far as there is such a choice."""
+        if not self.scores:
+            instances = [one for one in self._values["instances"] if one <= self._cores]
+            return self._closest(
+                TrialSettings(
+                    max(instances, default=self._values["instances"][0]), self._values["batch"][-1],
+                    self._values["delay_us"][0], self._values["threads"][0],
+                ),
+                self._every,
+            )  # fmt: skip
+        best = self.best(1)[0]
+        beside = (one for name in _ORDER for one in self._beside(best, name))
+        return next((one for one in beside if one not in self.scores), None)
+
+    def _beside(self, settings: TrialSettings, name: str) -> Iterator[TrialSettings]:
+        """Down and up; a smaller value takes less of the machine."""
+        values = self._values[name]
+        at = values.index(getattr(settings, name))
+        for other in (at - 1, at + 1):
+            if 0 <= other < len(values):
+                found = settings._replace(**{name: values[other]})
+                if found in self._every:
+                    yield found
+
+    def _learn(self, trial: optuna.Trial, settings: TrialSettings, *, proposed: bool) -> None:
+        """Tell optuna the score of the settings that were tried, also where it proposed others."""
+        if proposed:
+            self._study.tell(trial, max(self.scores[settings], WORST))
+        else:
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            self._add(settings)
+
+    def _add(self, settings: TrialSettings) -> None:
+        tried = optuna.trial.create_trial(
+            params=settings._asdict(), distributions=self._distributions(),
+            value=max(self.scores[settings], WORST),
+        )  # fmt: skip
+        self._study.add_trial(tried)
+
+    def _distributions(self) -> dict[str, optuna.distributions.BaseDistribution]:
+        return {
+            name: optuna.distributions.CategoricalDistribution(values)
+            for name, values in self._values.items()
+        }
 
     def _nearest(self, trial: optuna.Trial) -> TrialSettings:
         """As optuna suggests, of those there are."""
-        names = TrialSettings._fields
-        values = {name: sorted({getattr(one, name) for one in self._every}) for name in names}
-        asked = {name: trial.suggest_categorical(name, values[name]) for name in names}
+        asked = {name: trial.suggest_categorical(name, of) for name, of in self._values.items()}
         wanted = TrialSettings(**asked)
         return wanted if wanted in self._every else self._closest(wanted, self._every)
 

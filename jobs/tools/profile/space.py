@@ -71,7 +71,8 @@ def pareto(samples: Sequence[TrialMeasurement]) -> list[int]:
 
 
 def measurements(spec: ProfileSpec, combinations: int, finalists: int) -> int:
-    """How many combinations a search tries; the finalists are measured once more."""
+    """How many combinations a search tries; the finalists are measured once more, and the settings
+    in force twice."""
     if spec.method == "grid":
         return combinations
-    return max(min(4, combinations), int(spec.share * combinations) - finalists)
+    return max(min(4, combinations), int(spec.share * combinations) - finalists - 2)
