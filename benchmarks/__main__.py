@@ -24,6 +24,7 @@ from benchmarks.scenarios import (
     ensembles,
     footprint,
     identity,
+    idle,
     isolation,
     routing,
     scripts,
@@ -42,6 +43,7 @@ SCENARIOS = {
     "scripts": scripts.measure,
     "sequences": sequences.measure,
     "isolation": isolation.measure,
+    "idle": idle.measure,
 }
 PEERS = ("modelyard", "mlserver", "asgi", "grpcio")
 

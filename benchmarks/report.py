@@ -99,7 +99,7 @@ def markdown(report: Report, checks: Sequence[Check]) -> str:
     if report.ratios:
         parts.append(_table(RATIO_HEAD, (_ratio_cells(one) for one in report.ratios)))
     if report.figures:
-        cells = ((each.name, f"{each.value:.1f}", each.unit) for each in report.figures)
+        cells = ((each.name, _short(each.value), each.unit) for each in report.figures)
         parts.append(_table(("memory and start-up", "measured", "unit"), cells))
     parts.append(_table(CHECK_HEAD, (_check_cells(check) for check in checks)))
     parts.extend(f"Not measured: {note}" for note in report.notes)
@@ -131,6 +131,10 @@ def as_json(report: Report, checks: Sequence[Check]) -> dict[str, object]:
         "notes": report.notes,
         "failures": report.failures,
     }
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 or not value else f"{value:.2g}"
 
 
 def _number(value: float) -> float | None:

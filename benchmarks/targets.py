@@ -11,6 +11,7 @@ from benchmarks.scenarios import (
     ensembles,
     footprint,
     identity,
+    idle,
     isolation,
     routing,
     scripts,
@@ -46,6 +47,7 @@ def checks(report: Report) -> list[Check]:
         *_scripts(report),
         *_sequences(report),
         *_isolation(report),
+        *_idle(report),
     ]
 
 
@@ -149,6 +151,20 @@ def _isolation(report: Report) -> Iterator[Check]:
     found = {(one.peer, one.base): one for one in report.added}
     name = "CPU-µs, in all processes, that a process of its own adds to a batch of 64 KB"
     yield _added(name, found.get(isolation.PAIRS[0]), ISOLATION_US)
+
+
+def _idle(report: Report) -> Iterator[Check]:
+    limits = {
+        "gateway": idle.LIMIT_PERCENT,
+        "control process": idle.LIMIT_PERCENT,
+        "workers": idle.WORKER_LIMIT_PERCENT,
+    }
+    for repository in idle.REPOSITORIES:
+        for role, limit in limits.items():
+            name = idle.cpu_figure(role, repository)
+            yield _at_most(name + ", % of a core", report.figure(name), limit, ".3f")
+        name = idle.written_figure(repository)
+        yield _at_most(name + ", KB", report.figure(name), 0.0, ".0f")
 
 
 def _added(name: str, one: Added | None, limit: float, beside: str = "") -> Check:

@@ -49,11 +49,11 @@ from server.health.monitor import HealthMonitor
 from server.listeners import CannotListen, Listeners
 from server.logs.recent import RECENT
 from server.metrics.custom import CustomMetrics
-from server.metrics.loop_lag import LoopLag
 from server.process.collector import quiet_collector
 from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.idle_trim import IdleTrim
 from server.process.lifecycle import Lifecycle
+from server.process.loop_lag import LoopLag
 from server.script_surroundings import loader_of
 from server.series.backlog import SeriesBacklog
 from server.series.collector import SeriesCollector
@@ -200,6 +200,7 @@ class Gateway:
         """That models leave because the server ends changes nothing for the next start."""
         if not self._lifecycle.stopping:
             self._reconciler.models_changed()
+            self._judged()
 
     def _judged(self) -> None:
         if self._control is not None:
@@ -317,6 +318,7 @@ class Gateway:
 
     async def _follow(self) -> None:
         async for snapshot in self._repository.changes():
+            self._lag.wake()
             self._fleet.follow(snapshot)
             self._followed(snapshot)
 

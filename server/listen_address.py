@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from server.burst_acceptor import BurstAcceptor
 from server.settings.listeners import UNIX
 
 _BACKLOG = 2048
@@ -27,14 +28,17 @@ class ListenAddress(NamedTuple):
 class ListeningSocket:
     """An open place. `port` is the number it got, 0 for a Unix socket."""
 
-    def __init__(self, server: asyncio.Server, path: str = "") -> None:
+    def __init__(self, server: asyncio.Server, bursts: BurstAcceptor, path: str = "") -> None:
         """`path`: of a Unix socket, removed in the end."""
         self._server = server
+        self._bursts = bursts
+        bursts.open(server.sockets)
         self._path = path
         self.port: int = 0 if path else server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
         """Accept no more."""
+        self._bursts.close()
         self._server.close()
         if self._path:
             with contextlib.suppress(OSError):
@@ -47,20 +51,21 @@ async def open_place(
     """Listen; each client gets a protocol from `connect`. Raises OSError."""
     loop = asyncio.get_running_loop()
     address, tls = place.address, place.tls
+    bursts = BurstAcceptor(connect, tls)
     if address.startswith(UNIX):
         path = address.removeprefix(UNIX)
         await asyncio.to_thread(free_socket_path, path)
-        server = await loop.create_unix_server(connect, path, backlog=_BACKLOG, ssl=tls)
-        return ListeningSocket(server, path)
+        server = await loop.create_unix_server(bursts.connect, path, backlog=_BACKLOG, ssl=tls)
+        return ListeningSocket(server, bursts, path)
     server = await loop.create_server(
-        connect,
+        bursts.connect,
         address,
         place.port,
         backlog=_BACKLOG,
         ssl=tls,
         reuse_port=place.reuse_port or None,
     )
-    return ListeningSocket(server)
+    return ListeningSocket(server, bursts)
 
 
 def free_socket_path(path: str) -> None:

@@ -25,9 +25,9 @@ from server.logs.access import AccessLog
 from server.metrics.app import HealthRows, MetricsApp, unjudged
 from server.metrics.custom import CustomMetrics
 from server.metrics.drift import Scores, unscored
-from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
 from server.openai.openapi_operations import LANGUAGE_OPERATIONS
+from server.process.loop_lag import LoopActivity, LoopLag
 from server.rest.app import rest_app
 from server.rest.endpoint import BodyLimits
 from server.rest.inference_listener import RestMiddleware, guarded, start_inference
@@ -67,11 +67,13 @@ class Listeners:
         self.access_log = _access_log(settings)
         budget = BufferBudget(settings.buffer_bytes)
         if settings.allow_http:
-            self.rest, self.openai = await _rest(dataplane, settings, self.access_log, budget)
+            self.rest, self.openai = await _rest(dataplane, settings, self.access_log, budget, lag)
             self.addresses["REST"] = self.rest.url
         if settings.allow_grpc:
             try:
-                self.grpc = await grpc_service.start(dataplane, settings, self.access_log, budget)
+                self.grpc = await grpc_service.start(
+                    dataplane, settings, self.access_log, budget, lag
+                )
             except UnusableCertificate as error:
                 raise CannotListen(f"cannot listen for gRPC: {error}") from error
             except OSError as error:
@@ -103,7 +105,11 @@ class Listeners:
 
 
 async def _rest(
-    dataplane: DataPlane, settings: Settings, log: AccessLog | None, budget: BufferBudget
+    dataplane: DataPlane,
+    settings: Settings,
+    log: AccessLog | None,
+    budget: BufferBudget,
+    activity: LoopActivity,
 ) -> tuple[HttpListener, OpenAIEndpoints]:
     limits = BodyLimits(settings.http_max_input_size, settings.http_max_json_depth)
     wire = ConnectionLimits(
@@ -113,6 +119,7 @@ async def _rest(
         settings.http_stall_secs,
         settings.http_max_input_size,
         budget,
+        activity,
     )
     pattern = settings.http_header_forward_pattern
     forwarding = HeaderForwarding(pattern) if pattern else None

@@ -27,6 +27,7 @@ from control.imports.fetch_messages import FetchCommand, FetchRefused, FetchSucc
 from control.imports.fetching import FetcherDied, fetching
 from control.imports.sealing import SETTINGS, ImportSealer, SealedImport
 from control.loops.deployer import BEAT_S, LEASE, LEASE_S, LOAD_S
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.sql import leases
 from control.sql.database import Actor, Database, Fence
 from control.tables import Counter
@@ -75,6 +76,7 @@ class Importer:
         terms: ImportRules,
         boot: str,
         notify: Callable[[], None],
+        idle_s: IdleSeconds = as_usual,
     ) -> None:
         self._database = database
         self._folder = store / IMPORTS
@@ -82,7 +84,8 @@ class Importer:
         self._terms = terms
         self._boot = boot
         self._notify = notify
-        self._news = asyncio.Event()
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
         self._loads: LoadReport | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, tuple[int, float]] = {}  # import → revision that has it, give up at
@@ -90,31 +93,36 @@ class Importer:
 
     def ring(self) -> None:
         """There may be something to do."""
-        self._news.set()
+        self._news.ring()
 
     def on_load_report(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
-        self._news.set()
+        self._news.ring()
 
     async def run(self) -> None:
         """Until cancelled; what is being fetched then goes on with the next start."""
         try:
             while True:
+                rest = self._news.rest
                 try:
-                    await self._turn()
+                    if await self._is_idle():
+                        rest = self._news.rest_idle
+                    else:
+                        await self._turn()
                 except (ControlError, OSError) as error:
                     level = logging.DEBUG if isinstance(error, DatabaseGone) else logging.WARNING
                     _log.log(level, "imports are blocked: %s", error)
-                await self._rest()
+                await rest(BEAT_S)
         finally:
             await self._stop(*self._running)
 
-    async def _rest(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(BEAT_S):
-                await self._news.wait()
-        self._news.clear()
+    async def _is_idle(self) -> bool:
+        """Whether no import is unfinished and none has left anything: the lease is not needed."""
+        if self._running:
+            return False
+        unfinished = bool(await asyncio.to_thread(self._unfinished))
+        return not unfinished and not await asyncio.to_thread(self._folders)
 
     async def _turn(self) -> None:
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
@@ -135,7 +143,7 @@ class Importer:
 
     def _ended(self, import_id: str, _: "asyncio.Task[None]") -> None:
         self._running.pop(import_id, None)
-        self._news.set()
+        self._news.ring()
 
     async def _stop(self, *import_ids: str) -> None:
         """End what is running; what has arrived stays."""
@@ -146,10 +154,14 @@ class Importer:
 
     def _sweep(self, ids: set[str]) -> None:
         """Remove the folders of imports that have ended; blocks."""
-        make_folders(self._folder)
-        for name in os.listdir(self._folder):
+        for name in self._folders():
             if name not in ids:
                 delete(self._folder / name)
+
+    def _folders(self) -> list[str]:
+        """Of imports, by id; blocks."""
+        make_folders(self._folder)
+        return os.listdir(self._folder)
 
     # one import
 
@@ -259,7 +271,7 @@ class Importer:
         self._due.pop(view.id, None)
         with suppress(Conflict, LostLease, DatabaseGone):  # cancelled meanwhile, or done again
             await asyncio.to_thread(finish)
-        self._news.set()  # its folder can go
+        self._news.ring()  # its folder can go
 
     # rows; these block
 

@@ -25,6 +25,7 @@ from control.git.push.deployment_status import judge
 from control.git.push.examine import Examination, Examiner
 from control.loops.promotions import successions
 from control.loops.push_rows import PushRows
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.pipelines.service import PushedSteps, begin
 from control.push_states import PushState
 from control.rollouts.promotion import succeed
@@ -71,6 +72,7 @@ class Deployer:
         boot: str,
         notify: Callable[[], None],
         underway: Callable[[], Collection[str]],
+        idle_s: IdleSeconds = as_usual,
     ) -> None:
         """`underway`: ids of the pushes that git is still busy with, here."""
         self._database = database
@@ -80,7 +82,8 @@ class Deployer:
         self._examiner = examiner
         self._boot = boot
         self._notify = notify
-        self._news = asyncio.Event()
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
         self._judged = asyncio.Event()
         self._loads: LoadReport | None = None
         self._tried: Counter[str] = Counter()
@@ -90,24 +93,28 @@ class Deployer:
 
     def ring(self) -> None:
         """There may be something to do."""
-        self._news.set()
+        self._news.ring()
 
     def on_load_report(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
-        self._news.set()
+        self._news.ring()
 
     async def run(self) -> None:
         """Until cancelled, then the lease is let go."""
         try:
             while True:
+                rest = self._news.rest
                 try:
-                    await self._turn()
+                    if await self._is_idle():
+                        rest = self._news.rest_idle
+                    else:
+                        await self._turn()
                 except (ControlError, RepositoryError, OSError) as error:
                     level = logging.DEBUG if isinstance(error, DatabaseGone) else logging.WARNING
                     _log.log(level, "deployment is blocked: %s", error)
                     self._repaired = False
-                await self._rest()
+                await rest(BEAT_S)
         finally:
             with suppress(ControlError):
                 await asyncio.shield(
@@ -128,11 +135,9 @@ class Deployer:
                 async with asyncio.timeout(min(left, BEAT_S)):
                     await waiting.wait()
 
-    async def _rest(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(BEAT_S):
-                await self._news.wait()
-        self._news.clear()
+    async def _is_idle(self) -> bool:
+        """Whether no push waits and none is unknown: the lease is not needed."""
+        return self._repaired and not await asyncio.to_thread(self._rows.unfinished)
 
     async def _turn(self) -> None:
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)

@@ -19,11 +19,13 @@ from control.drift.terms import due_every_s
 from control.drift.verdict import judge_drift
 from control.errors import ControlError, DatabaseGone, LostLease
 from control.loops.deployer import LEASE, LEASE_S
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.sql import leases
 from control.sql.database import SYSTEM, Actor, Database, Fence
 
 LOOK_S, IDLE_S = 1.0, 5.0
-"""Between two looks at what is due: with watched models, and without any."""
+"""Between two looks at what is due: with watched models, and without any where not all that is
+committed rings."""
 
 FIRST_S = 15.0
 """At most, between two looks at a model of which nothing has been found yet."""
@@ -42,7 +44,12 @@ class DriftPump:
     be."""
 
     def __init__(
-        self, database: Database, server: str, boot: str, tell: Callable[[DriftScores], None]
+        self,
+        database: Database,
+        server: str,
+        boot: str,
+        tell: Callable[[DriftScores], None],
+        idle_s: IdleSeconds = as_usual,
     ) -> None:
         self._database = database
         self._boot = boot
@@ -50,6 +57,8 @@ class DriftPump:
         self._tell = tell
         self._told: DriftScores | None = None
         self._packed = b""
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._looked: dict[str, datetime] = {}
@@ -75,16 +84,20 @@ class DriftPump:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            pause_s = IDLE_S
+            pause_s, rest = IDLE_S, self._news.rest
             try:
-                pause_s = await self._look()
+                if await self._look():
+                    pause_s = LOOK_S
+                else:
+                    rest = self._news.rest_idle
             except DatabaseGone as error:
                 _log.debug("drift is blocked: %s", error)
             except LostLease as error:
                 _log.info("drift: %s", error)
-            await asyncio.sleep(pause_s)
+            await rest(pause_s)
 
-    async def _look(self) -> float:
+    async def _look(self) -> bool:
+        """Whether any model is watched."""
         watched, due = await asyncio.to_thread(self._due, utc_now())
         if due:
             fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
@@ -97,7 +110,7 @@ class DriftPump:
             if packed != self._packed:
                 self._told, self._packed = found, packed
                 self._tell(found)
-        return LOOK_S if watched else IDLE_S
+        return watched
 
     async def _try_to_judge(self, one: WatchedModel, fence: Fence) -> None:
         try:

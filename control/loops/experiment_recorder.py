@@ -17,7 +17,7 @@ from control.experiments.records.feedback import ClientFeedback, feedback, measu
 from control.gateways.messages import ArmReports, Exposures, FeedbackRows
 from control.loops.arm_deltas import ArmDelta, ArmDeltas, measured_by
 from control.loops.deployer import LEASE, LEASE_S
-from control.loops.wake_event import WakeEvent
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.sql import leases
 from control.sql.database import SYSTEM, Actor, Database, Transaction
 
@@ -40,7 +40,14 @@ _log = logging.getLogger(__name__)
 class ExperimentRecorder:
     """On the loop. `key` is what stamps are signed with; `boot` is this control process's."""
 
-    def __init__(self, database: Database, server: str, boot: str, key: bytes) -> None:
+    def __init__(
+        self,
+        database: Database,
+        server: str,
+        boot: str,
+        key: bytes,
+        idle_s: IdleSeconds = as_usual,
+    ) -> None:
         self._database = database
         self._actor = Actor(f"server:{server}", "system")
         self._boot = boot
@@ -49,7 +56,10 @@ class ExperimentRecorder:
         self._feedback: deque[ClientFeedback] = deque()
         self._answered: deque[ArmDelta] = deque()
         self._increments = ArmDeltas()
-        self._news = WakeEvent()
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
+        self._running = True
+        """Whether an experiment was, at the last look."""
         self.dropped = 0
 
     async def record(self, message: Exposures | FeedbackRows) -> None:
@@ -63,27 +73,29 @@ class ExperimentRecorder:
     async def counted(self, reports: ArmReports) -> None:
         """What routes have counted: for metrics that servers count."""
         rows = self._increments.update(reports)
-        if len(self._answered) < MOST_COUNTS:
+        if self._running and len(self._answered) < MOST_COUNTS:
             self._answered.extend(rows)
 
     async def run(self) -> None:
         """Until cancelled."""
         looked = 0.0
         while True:
-            pause_s = POINTS_S
+            pause_s, rest = POINTS_S, self._news.rest
             try:
                 await self._write(self._exposures, lambda tx, rows: expose(tx, rows))
                 await self._write(self._feedback, lambda tx, rows: feedback(tx, rows))
                 await self._write_counts()
                 now = asyncio.get_running_loop().time()
-                if now - looked >= POINTS_S:
+                if not self._running or now - looked >= POINTS_S:
                     looked = now
-                    await asyncio.to_thread(self._record)
+                    self._running = await asyncio.to_thread(self._record)
+                if not self._running:
+                    rest = self._news.rest_idle
             except DatabaseGone as error:
                 pause_s = GONE_TICK_S
                 _log.debug("experiments are blocked: %s", error)
                 self._news.hush()
-            await self._news.rest(pause_s)
+            await rest(pause_s)
 
     def _keep(self, waiting: deque[Any], rows: Sequence[Any]) -> None:
         room = max(0, MOST_WAITING - len(waiting))
@@ -124,14 +136,14 @@ class ExperimentRecorder:
         with self._database.change(self._actor) as tx:
             write(tx, rows)
 
-    def _record(self) -> None:
-        """Raises DatabaseGone."""
+    def _record(self) -> bool:
+        """Whether any runs. Raises DatabaseGone."""
         with self._database.reading() as session:
             if not service.running(session):
-                return
+                return False
         fence = leases.take(self._database, LEASE, self._boot, LEASE_S)
         if fence is None:
-            return
+            return True
         try:
             with self._database.change(SYSTEM, fence) as tx:
                 record_points(tx)
@@ -139,6 +151,7 @@ class ExperimentRecorder:
             raise
         except ControlError as error:
             _log.info("experiments: %s", error)
+        return True
 
 
 def _measure(tx: Transaction, rows: list[ArmDelta]) -> None:

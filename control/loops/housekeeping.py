@@ -45,7 +45,7 @@ MINUTE_S, HOUR_S = 60.0, 3600.0
 FILE_S, PAGES_S = 5.0, 300.0
 """Between two looks at the database's file, and at all its pages."""
 
-PAGES_SHARE = 0.02
+PAGES_SHARE = 0.001
 """Of the time, at most, is spent on looking at pages, however large the file is."""
 
 PUSH_S = 2 * HOUR_S
@@ -68,7 +68,8 @@ async def run(services: ControlServices, boot: str, pushed: Callable[[], Collect
         await asyncio.to_thread(collect_objects, store)
 
     async with asyncio.TaskGroup() as jobs:
-        jobs.create_task(_every(servers.BEAT_S, lambda: asyncio.to_thread(_beat, services, boot)))
+        beat_s = servers.ALONE_BEAT_S if database.is_sqlite else servers.BEAT_S
+        jobs.create_task(_every(beat_s, lambda: asyncio.to_thread(_beat, services, boot)))
         jobs.create_task(_every(FILE_S, lambda: asyncio.to_thread(database.check)))
         jobs.create_task(_every(PAGES_S, lambda: _verify(database)))
         jobs.create_task(_every(MINUTE_S, note))

@@ -7,7 +7,6 @@ its messages in the outbox; the next one sends them, with the same ids.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -15,7 +14,7 @@ from control import crash
 from control.clock import utc_now
 from control.errors import ControlError, DatabaseGone, LostLease
 from control.loops.deployer import LEASE, LEASE_S
-from control.loops.wake_event import WakeEvent
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.notifications import outbox
 from control.notifications.messages import OutgoingMessage, message_of
 from control.notifications.sender import WebhookSender
@@ -24,8 +23,8 @@ from control.sql import leases
 from control.sql.database import SYSTEM, Database, Fence
 
 LOOK_S, IDLE_S, GONE_S = 1.0, 5.0, 2.0
-"""Between two looks at what other servers have written: with webhooks, without any, and while the
-database does not answer. Our own commits ring."""
+"""Between two looks at what was written where not all that is committed rings: with webhooks,
+without any, and while the database does not answer."""
 
 MOST_AT_ONCE = 4
 """Messages under way, each to another webhook."""
@@ -40,38 +39,37 @@ class NotificationPump:
     """On the loop. `boot`: this control process's; `console_url` gives where people reach it."""
 
     def __init__(
-        self, database: Database, boot: str, sender: WebhookSender, console_url: Callable[[], str]
+        self,
+        database: Database,
+        boot: str,
+        sender: WebhookSender,
+        console_url: Callable[[], str],
+        idle_s: IdleSeconds = as_usual,
     ) -> None:
         self._database = database
         self._boot = boot
         self._sender = sender
         self._console_url = console_url
-        self._news = WakeEvent()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._seen = 0
 
-    def committed(self, _: bool = False) -> None:
-        """From any thread, after a commit of this process. Fits `Database.on_commit`."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._news.ring)
-
     async def run(self) -> None:
         """Until cancelled; messages under way are left to the next pump."""
-        self._loop = asyncio.get_running_loop()
         try:
             while True:
-                pause_s = GONE_S
+                pause_s, rest = GONE_S, self._news.rest
                 try:
                     pause_s = await self._turn()
+                    if pause_s == IDLE_S:
+                        rest = self._news.rest_idle
                 except DatabaseGone as error:
                     _log.debug("notifications are blocked: %s", error)
                 except LostLease as error:
                     _log.info("notifications: %s", error)
-                await self._news.rest(pause_s)
+                await rest(pause_s)
         finally:
-            self._loop = None
             for task in self._sending.values():
                 task.cancel()
             await asyncio.gather(*self._sending.values(), return_exceptions=True)

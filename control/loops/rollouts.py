@@ -7,14 +7,14 @@ it is; the next one goes on from the rows.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from control.errors import ControlError, DatabaseGone, LostLease, NotFound
 from control.gateways.arm_reports import LatestArmReports
 from control.gateways.messages import ArmReports
 from control.loops.deployer import LEASE, LEASE_S
-from control.loops.wake_event import WakeEvent
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.rollouts import counts, queries, service
 from control.rollouts.counts import GatewayReport
 from control.rollouts.route_weights import RolloutRoutes
@@ -29,9 +29,6 @@ one rollout must come from one lease."""
 GONE_TICK_S = 2.0
 """Between two tries while the database does not answer."""
 
-IDLE_S = 5.0
-"""Between two looks while none is under way and whoever begins one rings."""
-
 RETELL_S = 5.0
 """An unchanged count is written again after so long: `counts.STALE_S` is what a silence may be."""
 
@@ -42,15 +39,15 @@ _log = logging.getLogger(__name__)
 
 
 class RolloutController:
-    """On the loop. `server` is this server's id, `boot` this control process's; `complete` says
-    whether whoever begins a rollout rings."""
+    """On the loop. `server` is this server's id, `boot` this control process's; `idle_s`
+    says how long to rest while none is under way."""
 
     def __init__(
         self,
         database: Database,
         server: str,
         boot: str,
-        complete: Callable[[], bool] = lambda: False,
+        idle_s: IdleSeconds = as_usual,
     ) -> None:
         self._database = database
         self._server = server
@@ -59,20 +56,13 @@ class RolloutController:
         self._reports: dict[str, tuple[str, GatewayReport]] = {}
         self._due: set[str] = set()
         self._waits: dict[str, str] = {}
-        self._complete = complete
         self._idle = True
-        self._loop = asyncio.get_running_loop()
-        self._news = WakeEvent()
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
 
     def ring(self) -> None:
         """Somebody has begun a rollout, or told one what to do."""
         self._news.ring()
-
-    def committed(self, _: bool = False) -> None:
-        """From any thread, after a commit of this process: a rollout may have begun. Fits
-        `Database.on_commit`."""
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._news.ring)
 
     async def on_arm_reports(self, reports: ArmReports) -> None:
         """A gateway has counted."""
@@ -88,20 +78,22 @@ class RolloutController:
         retold = asyncio.get_running_loop().time()
         try:
             while True:
-                pause_s = GONE_TICK_S
+                pause_s, rest = GONE_TICK_S, self._news.rest
                 now = asyncio.get_running_loop().time()
                 if now - retold > RETELL_S:
                     retold, self._due = now, set(self._reports)
                 try:
                     await self._write_counts()
                     self._idle = not await self._look()
-                    pause_s = IDLE_S if self._idle and self._complete() else TICK_S
+                    pause_s = TICK_S
+                    if self._idle:
+                        rest = self._news.rest_idle
                 except DatabaseGone as error:
                     _log.debug("rollouts are blocked: %s", error)
                 except LostLease as error:
                     pause_s = TICK_S
                     _log.info("rollouts: %s", error)
-                await self._news.rest(pause_s)
+                await rest(pause_s)
         finally:
             with suppress(ControlError):
                 await asyncio.shield(

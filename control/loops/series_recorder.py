@@ -1,10 +1,14 @@
-"""The pump of time series: writes down the windows that gateways send, makes chunks of old ones."""
+"""The pump of time series: writes down the windows that gateways send, makes chunks of old ones.
+
+Those of an idle server wait to be written together, where one server has the database to itself.
+"""
 
 import asyncio
 import logging
 
 from control.errors import ControlError, DatabaseGone
 from control.series import recording
+from control.series.held import HeldWindows
 from control.series.points import SeriesStored, SeriesWindow
 from control.sql.database import Actor, Database
 
@@ -27,6 +31,7 @@ class SeriesRecorder:
         self._database = database
         self._server = server
         self._actor = Actor(f"server:{server}", "system")
+        self._held = HeldWindows()
         self._turn = asyncio.Lock()
         """One writes at a time: a database that hangs keeps one thread, and others have theirs."""
         self._storing: dict[tuple[str, int, str], asyncio.Task[SeriesStored | None]] = {}
@@ -34,6 +39,8 @@ class SeriesRecorder:
     async def record(self, window: SeriesWindow) -> SeriesStored | None:
         """Store it; None where that cannot be done now. One that is sent again meanwhile waits for
         the same."""
+        if self._database.is_sqlite and self._held.hold(window):
+            return SeriesStored(window.at, window.boot)
         key = (window.server, window.at, window.boot)
         storing = self._storing.get(key)
         if storing is None:
@@ -57,20 +64,34 @@ class SeriesRecorder:
     async def run(self) -> None:
         """Until cancelled. Not at once: gateways have windows that are to be stored before."""
         pause_s = SEAL_S
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = SEAL_S
-            try:
-                if await asyncio.to_thread(self._seal):
-                    pause_s = PAUSE_S
-            except DatabaseGone as error:
-                _log.debug("time series are blocked: %s", error)
-            except ControlError as error:
-                _log.error("time series cannot be sealed: %s", error)
+        try:
+            while True:
+                await asyncio.sleep(pause_s)
+                pause_s = SEAL_S
+                try:
+                    if await asyncio.to_thread(self._seal):
+                        pause_s = PAUSE_S
+                except DatabaseGone as error:
+                    _log.debug("time series are blocked: %s", error)
+                except ControlError as error:
+                    _log.error("time series cannot be sealed: %s", error)
+        finally:
+            await asyncio.shield(asyncio.to_thread(self.write_held))
 
-    def _store(self, window: SeriesWindow) -> None:
+    def write_held(self) -> None:
+        """Write what waits, for somebody who is about to read; blocks. What cannot be written goes
+        on waiting."""
+        if self._held.waiting():
+            try:
+                self._store()
+            except ControlError as error:
+                _log.debug("time series are blocked: %s", error)
+
+    def _store(self, *windows: SeriesWindow) -> None:
+        waiting = self._held.waiting()
         with self._database.change(self._actor) as tx:
-            recording.store(tx, window)
+            recording.store(tx, *waiting, *windows)
+        self._held.written(waiting)
 
     def _seal(self) -> int:
         with self._database.change(self._actor) as tx:

@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from control.jobs.folders import JOBS, output_folder
 from control.jobs.publication import PublishingJob, SealedResult
 from control.loops.deployer import BEAT_S, LEASE, LEASE_S
 from control.loops.promotions import successions
+from control.loops.wake_event import IdleSeconds, WakeEvent, as_usual
 from control.pipelines.service import advance
 from control.publishing.result_files import named_config, result_plan
 from control.sql import leases
@@ -59,6 +60,7 @@ class JobPublisher:
         folders: Sequence[Path],
         boot: str,
         notify: Callable[[], None],
+        idle_s: IdleSeconds = as_usual,
     ) -> None:
         self._database = database
         self._store = store
@@ -66,27 +68,34 @@ class JobPublisher:
         self._folders = folders
         self._boot = boot
         self._notify = notify
-        self._news = asyncio.Event()
+        self._news = WakeEvent(idle_s)
+        self.committed = self._news.committed
         self._snapshots = SnapshotStore(store / SNAPSHOTS, most=100)
         self._pauses: dict[str, Backoff] = {}
         self._next_try: dict[str, float] = {}
 
     def ring(self) -> None:
         """There may be something to do."""
-        self._news.set()
+        self._news.ring()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            rest = self._news.rest
             try:
-                await self._turn()
+                if await self._is_idle():
+                    rest = self._news.rest_idle
+                else:
+                    await self._turn()
             except (ControlError, OSError) as error:
                 level = logging.DEBUG if isinstance(error, DatabaseGone) else logging.WARNING
                 _log.log(level, "publishing results of jobs is blocked: %s", error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await self._news.wait()
-            self._news.clear()
+            await rest(BEAT_S)
+
+    async def _is_idle(self) -> bool:
+        """Whether no job is unfinished and none has left anything: the lease is not needed."""
+        kept, there = await asyncio.to_thread(self._claims)
+        return not kept and not there
 
     async def _turn(self) -> None:
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
@@ -204,13 +213,18 @@ class JobPublisher:
         with self._database.reading() as session:
             return publication.publishing(session)
 
-    def _sweep(self) -> None:
-        """Remove the folders of claims that are over."""
+    def _claims(self) -> tuple[Mapping[str, int], Sequence[str]]:
+        """The last claims of jobs that have not ended, and the jobs that have folders."""
         folder = self._store / JOBS
         make_folders(folder)
         there = os.listdir(folder)  # before the rows: a new job's folder comes after its row
         with self._database.reading() as session:
-            kept = publication.kept_claims(session)
+            return publication.kept_claims(session), there
+
+    def _sweep(self) -> None:
+        """Remove the folders of claims that are over."""
+        folder = self._store / JOBS
+        kept, there = self._claims()
         for name in there:
             if name not in kept:
                 _remove(folder / name)

@@ -3,7 +3,7 @@ the last seconds are new, and each window of a server holds all its versions."""
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,8 +43,13 @@ class SeriesCache:
     """Reads series, and what it has read before only if other rows are there now. From any thread;
     those that ask the same at the same time wait for one."""
 
-    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(
+        self, limit_bytes: int = LIMIT_BYTES, write_held: Callable[[], None] = lambda: None
+    ) -> None:
+        """`write_held` has the database take what waits to be written; blocks. Call it before a
+        session is opened to `read`."""
         self._limit_bytes = limit_bytes
+        self.write_held = write_held
         self.size_bytes = 0
         """Of what is kept; at most `limit_bytes`."""
         self._kept: OrderedDict[_WindowKey, _Kept] = OrderedDict()

@@ -18,18 +18,17 @@ SEALED = ""
 """The subject of a chunk that says that its stretch is complete."""
 
 
-def store(tx: Transaction, window: SeriesWindow) -> None:
-    """Keep a window, and forget this server's that are too old and sealed; one that is there
+def store(tx: Transaction, *windows: SeriesWindow) -> None:
+    """Keep windows, and forget those of their server that are too old and sealed; one that is there
     already is left as it is, also one that another transaction is about to commit: a window is sent
     again while the database does not answer."""
-    row = {
-        "server_id": window.server,
-        "at": window.at,
-        "boot": window.boot,
-        "payload": pack_rows(window.rows),
-    }
-    _insert_missing(tx.session, SeriesWindowRow, [row])
-    _forget_windows(tx, window.server)
+    rows = [
+        {"server_id": one.server, "at": one.at, "boot": one.boot, "payload": pack_rows(one.rows)}
+        for one in windows
+    ]
+    _insert_missing(tx.session, SeriesWindowRow, rows)
+    for server_id in {one.server for one in windows}:
+        _forget_windows(tx, server_id)
 
 
 def _insert_missing(

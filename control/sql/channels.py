@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from control.sql.listener import PostgresListener
 
 
+ALONE_S, SHARED_S = 60.0, 5.0
+"""Between two looks for commits of which all are told, in a database of one server and of
+several."""
+
+
 class ServerChannels:
     """On the loop. `receive`: who is called with what is said on each channel, see `listener`. On
     SQLite, which one server uses alone, nobody says anything."""
@@ -19,9 +24,13 @@ class ServerChannels:
         self._database = database
         self._receive = receive
 
-    def complete(self) -> bool:
-        """Whether all that other servers commit is notified: who looks for it can take its time."""
-        return self._database.is_sqlite or (self._listener is not None and self._listener.listening)
+    def idle_s(self, usual_s: float) -> float:
+        """How long who looks for commits each `usual_s` may take, being told of all of them: then
+        a look is only the net below. A database of several servers is to be missed sooner."""
+        if self._database.is_sqlite:
+            return ALONE_S
+        listening = self._listener is not None and self._listener.listening
+        return max(usual_s, SHARED_S) if listening else usual_s
 
     async def run(self) -> None:
         """Until cancelled."""

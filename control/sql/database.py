@@ -42,6 +42,9 @@ COMMITTED, EVENT, DESIRED = "modelyard_committed", "event", "desired"
 """The channel of PostgreSQL on which each commit with an event is said, as one of these: the latter
 where gateways have something new to be told. See `control.sql.channels`."""
 
+BOOT = "boot"
+"""In the facts of a session: the database's `boot`."""
+
 NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
@@ -154,6 +157,8 @@ class Database:
         path = sqlite_path(self.url)
         self.file = SqliteFile(path) if path is not None else None
         self.engine = make_engine(self.url, self.file)
+        self.boot = ""
+        """Of the control process that has opened it: its server is alive, whatever its row says."""
         self._turns = WriterQueue()
         """To write to SQLite, whose own waiting only looks now and then whether the lock is free:
         among many writers, one may come too late each time."""
@@ -196,7 +201,7 @@ class Database:
         with (
             self.answering(),
             self.engine.connect() as connection,
-            Session(connection.execution_options(**options)) as session,
+            self._session(connection.execution_options(**options)) as session,
         ):
             yield session
 
@@ -211,7 +216,7 @@ class Database:
             self.answering(),
             self._writing(),
             self.engine.connect() as connection,
-            Session(connection.execution_options(write=True)) as session,
+            self._session(connection.execution_options(write=True)) as session,
         ):
             if self.file is not None:
                 self.file.check_before(connection.info)
@@ -224,6 +229,9 @@ class Database:
         if transaction.events or transaction.desired:
             for committed in self._committed:
                 committed(transaction.desired)
+
+    def _session(self, connection: Connection) -> Session:
+        return Session(connection, info={BOOT: self.boot})
 
     def close(self) -> None:
         """Close all connections; one in use now, when it is given back."""

@@ -5,6 +5,7 @@ tells one content of a plain file from the next.
 import os
 import stat
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 _KINDS = {
@@ -60,16 +61,33 @@ def identity_of(info: os.stat_result, sealed: bool = False) -> FileIdentity:
     return FileIdentity(info.st_size, info.st_mtime_ns, info.st_ctime_ns, inode)
 
 
-@lru_cache(maxsize=1024)
 def _keeps_inodes(device: int) -> bool:
     """File systems in user space may number a file anew whenever they have forgotten it."""
+    return not _kind_of(device).startswith(("fuse", "9p", "virtiofs", "cifs", "smb"))
+
+
+def changes_unseen(path: Path) -> bool:
+    """Whether files may change there without the system's events: other machines write to them.
+    Raises OSError."""
+    return _kind_of(os.stat(path).st_dev).startswith(_SHARED)
+
+
+_SHARED = (
+    "nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "vboxsf", "ceph", "glusterfs", "lustre", "gpfs",
+    "beegfs", "afs", "ocfs2", "gfs2",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(device: int) -> str:
+    """The kind of its file system, e.g. "ext4"; "" where that is not known."""
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
         with open("/proc/self/mountinfo", "rb") as mounts:
             for line in mounts:
                 fields, _, rest = line.decode(errors="replace").partition(" - ")
                 if fields.split()[2] == number:
-                    return not rest.startswith(("fuse", "9p", "virtiofs", "cifs", "smb"))
+                    return rest.split(" ", 1)[0]
     except (OSError, IndexError):
         pass
-    return True
+    return ""

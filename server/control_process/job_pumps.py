@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from control.jobs.views import DueJob
 from control.loops.job_sweeper import JobSweeper
+from control.loops.wake_event import IdleSeconds
 from control.sql.database import Database
 from server.control_process.job_child import JobWorkerChild
 from server.job_worker.folders import broker_folder, clear_scratch, scratch_shelf
@@ -22,10 +23,18 @@ _log = logging.getLogger(__name__)
 class JobPumps:
     """On the loop."""
 
-    def __init__(self, settings: Settings, server: str, database: Database) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        server: str,
+        database: Database,
+        idle_s: IdleSeconds,
+    ) -> None:
         self._settings = settings
         self._child = JobWorkerChild(settings, server)
-        self._sweeper = JobSweeper(database, settings.job_queue, self._send, self._child.hear_work)
+        self._sweeper = JobSweeper(
+            database, settings.job_queue, self._send, self._child.hear_work, idle_s
+        )
         self._sender: JobSender | None = None
         self.committed = self._sweeper.committed
 

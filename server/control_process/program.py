@@ -5,6 +5,7 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import IO
@@ -16,8 +17,6 @@ from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.api.app import admin_app
 from control.api.resources.repositories import limits_of
 from control.authentication.forwarded import behind_proxies, networks
-from control.clock import utc_now
-from control.deployments import repositories
 from control.desired import DesiredState
 from control.drift.points import DriftScores
 from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
@@ -43,15 +42,14 @@ from control.loops.rollouts import RolloutController
 from control.loops.series_recorder import SeriesRecorder
 from control.notifications.sender import WebhookSender
 from control.publishing.publisher import JobPublisher
+from control.series.cache import SeriesCache
 from control.services import ControlServices
 from control.sql import store
 from control.sql.channels import ServerChannels
 from control.sql.database import COMMITTED, EVENT, SYSTEM, Database
 from control.sql.migrate import migrate
-from control.views import RepositoryView
 from repository.git import bare
 from repository.git.errors import GitError
-from repository.git.hooks import hook
 from repository.git.hooks.hook import HookRequest
 from repository.git.hooks.listener import HookListener, Say
 from server import VERSION
@@ -63,6 +61,7 @@ from server.control_process.gateway_calls import HttpGatewayClient
 from server.control_process.job_pumps import JobPumps
 from server.control_process.permissions import close_state
 from server.control_process.store_ownership import CannotControl, check_database_file, check_store
+from server.control_process.store_start import prepare_store
 from server.control_process.version_checks import CheckerProcesses
 from server.control_process.version_makers import version_makers
 from server.fleet.confine import confined_checker
@@ -148,6 +147,7 @@ class ControlServer:
 
     def _register(self) -> None:
         """Tell the database of this server, and hold the store against it; blocks."""
+        self._database.boot = self._boot
         with self._database.change(SYSTEM) as tx:
             store_id = store.store_id(tx)
         check_store(store_id, self._settings)
@@ -159,41 +159,45 @@ class ControlServer:
     async def _serve(self, stack: AsyncExitStack) -> None:
         commits = EventNotifier(self._last_event)
         stack.push_async_callback(commits.close)
-        for view in await asyncio.to_thread(self._prepare_store):
+        owned = self._database, self._store, self._server
+        for view in await asyncio.to_thread(prepare_store, *owned):
             await bare.create(self._store, view.name, limits_of(view))
         checker = confined_checker(self._settings, self._sockets)
         stack.push_async_callback(checker.close)
         checks = CheckerProcesses(checker)
         examiner = Examiner(self._database, self._store, checks, self._settings.model_repository)
-        self._feed = DesiredStateFeed(self._database, self._receives_all)
+        self._feed = DesiredStateFeed(self._database, self._idle_s)
         self._recorder = LoadRecorder(self._database)
         self._deployer = self._make_deployer(examiner)
         self._importer, self._publisher = version_makers(
-            self._settings, self._database, checks, self._boot, self._feed.wake
+            self._settings, self._database, checks, self._boot, self._feed.wake, self._idle_s
         )
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
         own = (self._database, self._server, self._boot)
-        self._rollouts = RolloutController(*own, self._receives_all)
-        trials = ExperimentRecorder(*own, key_of(self._secret))
+        self._rollouts = RolloutController(*own, self._idle_s)
+        trials = ExperimentRecorder(*own, key_of(self._secret), self._idle_s)
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
         notifications = NotificationPump(
-            self._database, self._boot, self._webhooks, lambda: self._url(self._listener.port)
+            self._database,
+            self._boot,
+            self._webhooks,
+            lambda: self._url(self._listener.port),
+            self._idle_s,
         )
-        drift = DriftPump(*own, self._tell_scores)
-        jobs = JobPumps(self._settings, self._server, self._database)
-        for committed in (
-            commits.committed,
-            jobs.committed,
-            self._feed.committed,
-            self._rollouts.committed,
-            notifications.committed,
-        ):
+        drift = DriftPump(*own, self._tell_scores, self._idle_s)
+        jobs = JobPumps(self._settings, self._server, self._database, self._idle_s)
+        makers = (self._deployer, self._importer, self._publisher)
+        told: Sequence[Callable[..., None]] = [
+            one.committed
+            for one in (commits, *makers, self._rollouts, trials, notifications, drift, jobs)
+        ]
+        for committed in (*told, self._feed.committed):
             self._database.on_commit(committed)
         await self._open_link(stack, trials, series, drift)
-        self._channels = self._open_channels(stack, commits)
+        self._channels = self._open_channels(stack, told)
         await self._open_hooks(stack)
-        services = self._services(commits)
+        services = self._services(commits, series.write_held)
         await self._open_listeners(stack, services)
         await stack.enter_async_context(
             running(
@@ -237,7 +241,13 @@ class ControlServer:
 
     def _make_deployer(self, examiner: Examiner) -> Deployer:
         return Deployer(
-            self._database, self._store, examiner, self._boot, self._feed.wake, self._keys.underway
+            self._database,
+            self._store,
+            examiner,
+            self._boot,
+            self._feed.wake,
+            self._keys.underway,
+            self._idle_s,
         )
 
     async def _open_hooks(self, stack: AsyncExitStack) -> None:
@@ -245,48 +255,28 @@ class ControlServer:
         await hooks.start()
         stack.push_async_callback(hooks.close)
 
-    def _open_channels(self, stack: AsyncExitStack, commits: EventNotifier) -> ServerChannels:
-        """To the other servers of the database."""
+    def _open_channels(
+        self, stack: AsyncExitStack, told: Sequence[Callable[..., None]]
+    ) -> ServerChannels:
+        """To the other servers of the database; `told` of what they commit."""
         own = partial(self._link.ask, self._server)
         self._peers = PeerGateways(self._database, self._server, self._boot, own)
         stack.push_async_callback(self._peers.close)
 
         def committed(said: str) -> None:
-            commits.committed()
-            self._rollouts.committed()
+            for tell in told:
+                tell()
             if said != EVENT:
                 self._feed.wake()
 
         receivers = {channel_of(self._boot): self._peers.receive, COMMITTED: committed}
         return ServerChannels(self._database, receivers)
 
-    def _receives_all(self) -> bool:
-        """Whether all that is committed wakes our pumps."""
-        return self._channels.complete()
+    def _idle_s(self, usual_s: float) -> float:
+        """How long a pump without work rests: all that is committed here wakes it."""
+        return self._channels.idle_s(usual_s)
 
-    def _prepare_store(self) -> list[RepositoryView]:
-        """Hooks, and what a crash left in the store; blocks. The repositories without a folder:
-        a crash came between the row and it."""
-        with self._database.reading() as session:
-            others = [
-                one
-                for one in servers.list_servers(session, utc_now())
-                if one.alive and one.id != self._server
-            ]
-        if others:
-            hook.install(bare.hooks_folder(self._store))
-        else:
-            bare.start(self._store, bare.ReceiveLimits())
-        with self._database.reading() as session:
-            views = repositories.every_repository(session)
-        there = bare.names(self._store)
-        for view in views:
-            if view.name in there:
-                bare.configure(self._store, bare.find(self._store, view.name), limits_of(view))
-        housekeeping.sweep(self._database, self._store)
-        return [view for view in views if view.name not in there]
-
-    def _services(self, commits: EventNotifier) -> ControlServices:
+    def _services(self, commits: EventNotifier, write_held: Callable[[], None]) -> ControlServices:
         loop = asyncio.get_running_loop()
 
         def deployable() -> None:
@@ -308,6 +298,7 @@ class ControlServer:
             ask_servers=self._peers.ask,
             own_lines=RECENT.answer,
             webhooks=self._webhooks,
+            series=SeriesCache(write_held=write_held),
         )
 
     async def _open_listeners(self, stack: AsyncExitStack, services: ControlServices) -> None:

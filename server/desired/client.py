@@ -6,6 +6,7 @@ kept on disk, is what holds.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +23,12 @@ from server.health.monitor import HealthRow
 from server.routing.effective import PendingSubject
 from server.settings.table import Settings
 
-BUSY_TICK_S, QUIET_TICK_S = 0.1, 2.0
-"""Between two looks at what to report, while something is being loaded and while nothing is."""
+BUSY_TICK_S, QUIET_TICK_S, LONGEST_TICK_S = 0.1, 2.0, 30.0
+"""Between two looks at what to report, while something is being loaded and while nothing is; the
+latter longer with hundreds of models."""
+
+LOOK_SHARE = 0.0005
+"""Of the time that looks may take while nothing is being loaded."""
 
 FETCH_TICK_S = 0.05
 """Between two looks whether a server that starts has loaded what it has received."""
@@ -130,9 +135,12 @@ class DesiredStateClient:
 
     async def _tick(self) -> None:
         while True:
+            began = time.monotonic()
             busy = not self._look().settled
+            took_s = 2 * (time.monotonic() - began)  # the link looks, too
             self.link.report()
-            await asyncio.sleep(BUSY_TICK_S if busy else QUIET_TICK_S)
+            quiet_s = min(max(QUIET_TICK_S, took_s / LOOK_SHARE), LONGEST_TICK_S)
+            await asyncio.sleep(BUSY_TICK_S if busy else quiet_s)
 
 
 def _tell_if_broken(task: "asyncio.Task[None]") -> None:

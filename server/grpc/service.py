@@ -33,6 +33,7 @@ from server.listen_address import ListenAddress
 from server.logs.access import AccessLog
 from server.model_queries import ModelQueries
 from server.overrides import of_message
+from server.process.loop_lag import LoopActivity
 from server.served_version import ServedVersion
 from server.settings.listeners import UNIX
 from server.settings.table import Settings
@@ -43,11 +44,12 @@ from server.tls import grpc_context
 async def start(
     dataplane: DataPlane,
     settings: Settings,
-    log: AccessLog | None = None,
-    budget: BufferBudget | None = None,
+    log: AccessLog | None,
+    budget: BufferBudget,
+    activity: LoopActivity,
 ) -> "GrpcPort":
-    """Listen on `grpc_address`:`grpc_port` (0: any free port); messages are held within `budget`,
-    one of the settings' size if none is shared.
+    """Listen on `grpc_address`:`grpc_port` (0: any free port); messages are held within `budget`.
+    `activity` is told of bytes that arrive.
 
     Raises OSError naming address, port and flag when the port cannot be had, UnusableCertificate.
     """
@@ -59,9 +61,10 @@ async def start(
     kinds = PLAIN_KINDS if log is None else kinds_of(log)
     limits = GrpcLimits(
         settings.grpc_max_message_size,
-        budget or BufferBudget(settings.buffer_bytes),
+        budget,
         settings.grpc_receive_timeout_secs,
         settings.grpc_send_timeout_secs,
+        activity,
     )
     try:
         listener = await listen(

@@ -15,6 +15,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from server.buffers import UNBOUNDED, BufferAccount, BufferBudget
+from server.process.loop_lag import LoopActivity
 
 SLOWEST_BYTES_PER_S = 1024
 """A body that comes slower than this, after a first grace, ends its connection."""
@@ -32,7 +33,7 @@ class ConnectionLimits(NamedTuple):
 
     `stall_s`: for the head of a request, for a body too slow, for reading too little of an answer.
     `body_bytes`: of one body that are kept; `budget`: of all bodies that are not answered yet and
-    of the answers that wait.
+    of the answers that wait. `activity` is told of bytes that arrive.
     """
 
     head_bytes: int = 64 * 1024
@@ -41,6 +42,7 @@ class ConnectionLimits(NamedTuple):
     stall_s: float = 60.0
     body_bytes: int = 64 * 2**20
     budget: BufferBudget = BufferBudget(UNBOUNDED)
+    activity: LoopActivity = LoopActivity()
 
     @property
     def look_s(self) -> float:
@@ -87,6 +89,7 @@ class Http1Connection(HttpToolsProtocol):
     _refusal: tuple[int, str] | None = None
     _first_look: ConnectionProbe | None = None
     _account: BufferAccount
+    _activity: LoopActivity
     charged = 0
     _counted: Any = None
     _counted_bytes = 0
@@ -94,6 +97,7 @@ class Http1Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._account = self.wire.budget.open()
+        self._activity = self.wire.activity
         super().connection_made(transport)
         if not self._account.open:
             _log.warning("HTTP connection refused: the server's buffers are full")
@@ -126,6 +130,8 @@ class Http1Connection(HttpToolsProtocol):
     # bytes come in
 
     def data_received(self, data: bytes) -> None:
+        if self._activity.resting:
+            self._activity.wake()
         self.idle_since = 0.0
         try:
             self.parser.feed_data(data)

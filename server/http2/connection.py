@@ -75,6 +75,7 @@ class Http2Connection(asyncio.Protocol):
         self._on_here = on_here
         self._on_gone = on_gone
         self._stall_s = limits.send_timeout_s
+        self._activity = limits.activity
         self._splitter = Splitter()
         self._account = limits.budget.open()
         self._held_by_socket = 0
@@ -111,6 +112,8 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
+        if self._activity.resting:
+            self._activity.wake()
         sender, session = self._sender, self._session
         sender.corked = True
         try:

@@ -3,18 +3,20 @@
 from typing import NamedTuple
 
 from server.buffers import UNBOUNDED, BufferBudget
+from server.process.loop_lag import LoopActivity
 
 
 class GrpcLimits(NamedTuple):
     """`message_bytes`: largest message, both ways. `budget`: memory for unfinished messages and
     unread answers. `receive_timeout_s` and `send_timeout_s`: longest a client may bring nothing
     of a message it began, or take nothing of an answer (`server.http2.stall_detector` says how
-    little counts as nothing)."""
+    little counts as nothing). `activity` is told of bytes that arrive."""
 
     message_bytes: int
     budget: BufferBudget
     receive_timeout_s: float = 60.0
     send_timeout_s: float = 300.0
+    activity: LoopActivity = LoopActivity()
 
     @property
     def look_s(self) -> float:

@@ -62,9 +62,10 @@ class Settings(JobSettings):
     repository_poll_secs: float = _setting(
         "Models",
         seconds(0),
-        1.0,
-        "Longest time between two scans of the folders in poll mode; file events make it sooner. "
-        "0: they are not followed.",
+        15.0,
+        "Longest time between two scans of the folders in poll mode; file events make it sooner, "
+        "and a file system that other machines write to is scanned each second. 0: they are not "
+        "followed.",
     )
     allow_empty_repository: bool = _setting(
         "Models",

@@ -70,7 +70,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 DEFAULTS: Mapping[str, str] = {
     "id": "triton",
     "model_control_mode": "none",
-    "repository_poll_secs": "15",
     "exit_on_error": "true",
     "log_format": "triton",
 }

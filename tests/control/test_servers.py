@@ -29,6 +29,16 @@ def test_a_server_that_beats_is_alive(database: Database) -> None:
     assert view.admin_url == "http://127.0.0.1:8003"
 
 
+def test_the_server_that_asks_is_alive_whenever_it_has_last_written(database: Database) -> None:
+    hours_later = _register(database).started_at + timedelta(hours=3)
+    database.boot = "b1"
+    with database.reading() as session:
+        (view,) = servers.list_servers(session, hours_later)
+        assert servers.alive(session, hours_later) == {"one"}
+        assert not servers.others_alive(session, "b1", hours_later)
+    assert (view.alive, view.seen_at) == (True, hours_later)
+
+
 def test_a_predecessor_learns_that_it_was_replaced(database: Database) -> None:
     _register(database, "b1")
     _register(database, "b2")

@@ -20,8 +20,8 @@ from schedulers.request import InferRequest
 from server.access.authorizer import Authorizer
 from server.dataplane import DataPlane
 from server.listeners import Listeners
-from server.metrics.loop_lag import LoopLag
 from server.process.lifecycle import Lifecycle
+from server.process.loop_lag import LoopLag
 from server.routing.table import Target
 from server.served_version import ServedVersion
 from server.settings.table import Settings

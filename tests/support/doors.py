@@ -15,7 +15,7 @@ import uvloop
 
 from server.dataplane import DataPlane
 from server.listeners import Listeners
-from server.metrics.loop_lag import LoopLag
+from server.process.loop_lag import LoopLag
 from server.served_version import ServedVersion
 from server.settings.table import Settings
 from support.grpc import Shelf, put

@@ -82,6 +82,7 @@ def start(call: AuthorizedCall) -> EndpointResult:
     plan = parse_plan(given.plan or {})
     with call.services.database.change(call.actor) as tx:
         view = roll_out(tx, given.name, given.candidate, plan)
+    call.services.series.write_held()
     with call.services.database.reading() as session:
         expected = outlook_of(session, call.services.series, view.id, call.now)
     return _one(StartedRollout(**asdict(view), outlook=expected), 201)
@@ -89,6 +90,7 @@ def start(call: AuthorizedCall) -> EndpointResult:
 
 def show_outlook(call: AuthorizedCall) -> EndpointResult:
     services = call.services
+    services.series.write_held()
     with services.database.reading() as session:
         found = outlook_of(session, services.series, call.path["rollout"], call.now)
         return EndpointResult(found)

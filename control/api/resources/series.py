@@ -30,6 +30,7 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     points = min(max(query.get("points") or USUAL_POINTS, 2), MOST_POINTS)
     within = range_of(int(since.timestamp()), int(until.timestamp()), now, points)
     within, open_s = with_open_point(within, int(until.timestamp()))
+    call.services.series.write_held()
     with call.services.database.reading() as session:
         found = call.services.series.read(session, within, selection, query.get("server", ""))
     starts = within.starts

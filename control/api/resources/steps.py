@@ -55,6 +55,7 @@ async def show(call: AuthorizedCall) -> EndpointResult:
 
 def _counted(call: AuthorizedCall, within: SeriesRange, selection: SeriesSelection) -> SeriesPoint:
     server = call.query.get("server", "")
+    call.services.series.write_held()
     with call.services.database.reading() as session:
         found = call.services.series.read(session, within, selection, server)
     return one_after_another([*found.get(str(selection.version), {}).values()])

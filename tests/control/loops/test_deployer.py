@@ -66,6 +66,16 @@ async def test_a_repository_that_git_cannot_read_holds_up_no_other(
     assert why == "the push was cut off before git moved the ref; push again"
 
 
+async def test_the_lease_is_left_alone_until_a_push_waits(sqlite: Database, store: Path) -> None:
+    shutil.rmtree(store / "git" / "broken.git", ignore_errors=True)
+    deployer = Deployer(sqlite, store, NOTHING_EXAMINED, BOOT, lambda: None, lambda: ())
+    assert not await deployer._is_idle(), "a predecessor may have left something"
+    await deployer._turn()
+    assert await deployer._is_idle()
+    _received(sqlite, "fine")
+    assert not await deployer._is_idle()
+
+
 async def test_a_push_to_a_repository_that_stays_broken_is_given_up_with_the_reason(
     sqlite: Database, store: Path
 ) -> None:

@@ -24,6 +24,11 @@ def window(number: int) -> SeriesWindow:
     return SeriesWindow("a", BOOT, AT + 10 * number, (ROW,))
 
 
+def idle(number: int) -> SeriesWindow:
+    row = SubjectPoint(SeriesSubject("server"), SeriesPoint(instances=2, memory_bytes=10**8))
+    return SeriesWindow("a", BOOT, AT + 10 * number, (row,))
+
+
 def kept(database: Database) -> int:
     with database.reading() as session:
         return session.scalar(select(func.count()).select_from(SeriesWindowRow)) or 0
@@ -58,3 +63,41 @@ def test_windows_beyond_the_bound_are_not_answered_so_that_they_come_again(
 def test_a_database_that_is_gone_leaves_a_window_unanswered(database: Database) -> None:
     recorder = SeriesRecorder(Database(f"{database.url}_gone"), "a")
     assert asyncio.run(recorder.record(window(0))) is None
+
+
+def test_windows_of_an_idle_server_are_written_with_the_next_that_has_something(
+    database: Database,
+) -> None:
+    """Where servers share the database, others read it, and each window is written at once."""
+    recorder = SeriesRecorder(database, "a")
+
+    async def offer(*windows: SeriesWindow) -> int:
+        for one in windows:
+            assert await recorder.record(one) == SeriesStored(one.at, BOOT)
+        return kept(database)
+
+    assert asyncio.run(offer(idle(0))) == 1, "nothing is known of the time before"
+    assert asyncio.run(offer(idle(1), idle(2))) == (1 if database.is_sqlite else 3)
+    assert asyncio.run(offer(window(3))) == 4
+
+
+def test_who_reads_has_what_waits_written_before(sqlite: Database) -> None:
+    recorder = SeriesRecorder(sqlite, "a")
+    for number in range(3):
+        asyncio.run(recorder.record(idle(number)))
+    recorder.write_held()
+    recorder.write_held()
+    assert kept(sqlite) == 3
+
+
+def test_windows_that_wait_are_written_when_the_process_ends(sqlite: Database) -> None:
+    async def live() -> None:
+        recorder = SeriesRecorder(sqlite, "a")
+        running = asyncio.create_task(recorder.run())
+        for number in range(3):
+            await recorder.record(idle(number))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(live())
+    assert kept(sqlite) == 3

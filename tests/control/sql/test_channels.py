@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from control.loops import desired_state_feed
 from control.loops.desired_state_feed import DesiredStateFeed
 from control.sql.channels import ServerChannels
 from control.sql.database import COMMITTED, DESIRED, EVENT, Database
@@ -55,7 +54,7 @@ async def listening(
     task = asyncio.create_task(channels.run())
     try:
         async with asyncio.timeout(20):
-            while not channels.complete():  # noqa: ASYNC110 - it connects
+            while not channels.idle_s(0.0):  # noqa: ASYNC110 - it connects
                 await asyncio.sleep(0.01)
         yield channels
     finally:
@@ -96,18 +95,17 @@ async def test_a_lost_connection_is_told_until_there_is_another(shared: Database
     async with listening(shared, heard.put_nowait) as channels, asyncio.timeout(30):
         assert await heard.get() == ""
         await asyncio.to_thread(terminate_connections, shared)
-        while channels.complete():  # noqa: ASYNC110
+        while channels.idle_s(0.0):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert await heard.get() == "", "who missed something looks"
-        assert channels.complete()
+        assert channels.idle_s(0.0)
 
 
 async def test_what_another_server_desires_is_followed_without_polling(
-    shared: Database, other: Database, monkeypatch: pytest.MonkeyPatch
+    shared: Database, other: Database
 ) -> None:
-    monkeypatch.setattr(desired_state_feed, "NET_S", 600.0)
     revisions: asyncio.Queue[int] = asyncio.Queue()
-    feed = DesiredStateFeed(shared, lambda: True)
+    feed = DesiredStateFeed(shared, lambda _: 600.0)
     feed.follow(lambda desired: revisions.put_nowait(desired.revision))
     async with listening(shared, lambda _: feed.wake()), asyncio.timeout(30):
         task = asyncio.create_task(feed.run())

@@ -15,8 +15,8 @@ from docs.write_triton_flags import PAGE, up_to_date
 from repository.folders.snapshot import Scanner, scan
 from server.cli.tritonserver import TritonCommand, help_text, main, read_command
 from server.metrics.exposition import render
-from server.metrics.loop_lag import LoopLag
 from server.metrics.version_families import VersionTexts
+from server.process.loop_lag import LoopLag
 from server.settings import trace_config
 from server.settings.metrics_config import MetricsConfig, parse
 from server.settings.table import SettingsError
