@@ -105,6 +105,7 @@ class IdentityInstance:
         self.cores = 0 if delay_s else 1
         self.ready = True
         self.changed: Callable[[], None] = lambda: None
+        self.loop_safe = not delay_s
         self._delay_s = delay_s
         config = version.config
         self.streams = config.model_transaction_policy.decoupled

@@ -134,7 +134,8 @@ class Instance(Protocol):
     changed: Callable[[], None]
 
     def execute(self, batch: Batch) -> BatchResult:
-        """Run one batch; blocks; called by one thread at a time, always the same.
+        """Run one batch; blocks; called by one thread at a time, always the same but for a
+        `LoopSafeInstance`, which the event loop's may call as well.
 
         A problem of one request is that request's `Result`. Raises `ExecutionFailed`,
         `FaultyModel` or `InstanceDied` when the whole batch is lost.
@@ -145,6 +146,16 @@ class Instance(Protocol):
 
         Comes after the last batch, or while a batch runs that outlasted its scheduler's patience.
         """
+
+
+class LoopSafeInstance(Instance, Protocol):
+    """One whose short executions may run on the event loop's own thread.
+
+    `loop_safe`: `execute` waits for nothing but a processor, and how long it takes follows from the
+    number of rows, whatever is in them.
+    """
+
+    loop_safe: bool
 
 
 class ResponseSender(Protocol):

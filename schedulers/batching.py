@@ -1,26 +1,27 @@
 """The pump: takes requests in, forms batches, hands them to instances, answers.
 
 Requests come from `server.dataplane`; what to run is decided in `schedulers.policy`: `queue`
-(order, timeouts), `merge` (batches) and `cores` (tokens); `schedulers.instance_thread` executes.
+(order, timeouts), `merge` (batches), `cores` (tokens) and `inline` (short executions, which run
+here); `schedulers.instance_thread` executes.
 Everything here runs on the event loop's thread.
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from backends.errors import ExecutionFailed, InstanceDied
+from backends.errors import InstanceDied
 from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.process.instance import HostedInstance
 from backends.seam import BatchResult, Instance
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
 from schedulers.group_run import GroupRun, group_rows
-from schedulers.instance_thread import InstanceThread, Run, fail, whose
+from schedulers.instance_thread import InstanceThread, Run, fail
 from schedulers.policy.cores import BRIEF_NS, CoreTokens, Lease
+from schedulers.policy.inline import MOST_INLINE, InlinePolicy
 from schedulers.policy.merge import MergeRules, cut
 from schedulers.policy.queue import NEVER, BatchQueue, Ticket
 from schedulers.request import InferRequest
@@ -29,8 +30,6 @@ from schedulers.streams import Streams
 
 CLOSE_PATIENCE_S = 10.0
 """How long an execution may go on after its scheduler was closed."""
-
-_log = logging.getLogger(__name__)
 
 SHUT_DOWN = "the server unloaded this model before the request could be answered"
 
@@ -71,6 +70,7 @@ class BatchScheduler:
         self._inflight = 0
         self._grouped = False
         self._expected_ns = BRIEF_NS
+        self._inline = InlinePolicy()
         self._streams = Streams(self._loop, counters, self._stream_ended)
         self._use(instances)
 
@@ -209,8 +209,13 @@ class BatchScheduler:
             self._refuse(queue.expire(now_ns), DeadlineExceeded("Request timeout expired"))
         if len(queue) < self._hold_until:
             return NEVER
-        self._hold_until = 0
+        self._hold_until = inline = 0
         while queue:
+            if inline:
+                if inline == MOST_INLINE:
+                    self.wake()
+                    return NEVER
+                now_ns = time.monotonic_ns()
             if dropped := queue.drop_cancelled():
                 self._left(dropped, cancelled=True)
             thread = self._free_lane()
@@ -225,7 +230,7 @@ class BatchScheduler:
             lease = self._tokens.take(self, cores, now_ns, self._expected_ns)
             if lease is None:
                 return self._tokens.overdue_ns() or NEVER
-            self._start(thread, lease, queue.take(take), now_ns)
+            inline += self._start(thread, lease, queue.take(take), now_ns)
         self._leave_line()
         return NEVER
 
@@ -270,7 +275,8 @@ class BatchScheduler:
 
     def _start(
         self, thread: InstanceThread, lease: Lease, tickets: list[Ticket], now_ns: int
-    ) -> None:
+    ) -> bool:
+        """Whether the batch has run already, on the loop."""
         live = [ticket for ticket in tickets if not ticket.cancelled]
         if len(live) < len(tickets):
             self._left(sum(one.count for one in tickets if one.cancelled), cancelled=True)
@@ -280,7 +286,13 @@ class BatchScheduler:
             kind = GroupRun
         run = kind(live, self._rules.batched, now_ns, lease)
         self._counters.pending -= run.requests
+        if thread.loop_safe and self._inline.may_run(run.rows, self._inflight == 1, now_ns):
+            if self._order is not None:
+                self._order.append(run)
+            thread.run_inline(run)
+            return True
         self._launch(thread, run)
+        return False
 
     def _launch(self, thread: InstanceThread, run: Run) -> None:
         if thread.streams:
@@ -305,26 +317,14 @@ class BatchScheduler:
 
     def _abandon(self, run: Run, now_ns: int) -> None:
         """Its thread cannot be ended; but nobody need wait for it."""
-        request = run.tickets[0].request
-        error = ExecutionFailed(
-            f"model '{request.model}' version {request.version} has executed for more than "
-            f"{self._limit.secs:g} s (the limit is {self._limit}; 0 for none); it runs in the "
-            "server itself and cannot be ended, so this instance is out of use until it returns"
-        )
-        _log.error("%s: %s", whose(run), error)
-        for ticket in run.tickets:
-            fail(ticket, error, self._counters, now_ns)
-        self._inflight -= run.requests
-        if not self._inflight:
-            self._idle.set()
+        run.fail_hung(self._limit, self._counters, now_ns)
+        self._ended(run.requests)
         if self._order is not None:
             self._order.remove(run)
 
     def hung(self) -> int:
         """Instances on threads of this process that are out of use because they hang."""
-        return sum(
-            thread.running is not None and thread.running.abandoned for thread in self._threads
-        )
+        return sum(thread.hung for thread in self._threads)
 
     def _calling(self, thread: InstanceThread) -> None:
         """Its model waits for another one, which may need the cores."""
@@ -335,8 +335,10 @@ class BatchScheduler:
                 waiting.wake()
 
     def _done(self, run: Run) -> None:
-        """On the loop: a lane's thread has an outcome."""
+        """On the loop: a lane has an outcome."""
         self._tokens.give(run.lease)
+        if run.cpu_ns:
+            self._inline.ran(run.rows, run.cpu_ns, run.started_ns)
         self._expected_ns += (run.busy_ns - self._expected_ns) // 8  # a moving average
         waiting = self._tokens.next()
         if waiting is not None:
@@ -355,9 +357,7 @@ class BatchScheduler:
 
     def _answer(self, run: Run) -> None:
         run.answer(self._counters, time.monotonic_ns())
-        self._inflight -= run.requests
-        if not self._inflight:
-            self._idle.set()
+        self._ended(run.requests)
 
     def _taken_in(self, run: Run) -> None:
         """A decoupled model has taken a batch in, or has failed to."""
@@ -367,9 +367,7 @@ class BatchScheduler:
             self._streams.fail(set(run.tickets), run.outcome)
 
     def _stream_ended(self, _ticket: Ticket) -> None:
-        self._inflight -= 1
-        if not self._inflight:
-            self._idle.set()
+        self._ended(1)
         if self._queue:
             self.wake()
 
@@ -383,11 +381,14 @@ class BatchScheduler:
         """`count` requests left the queue without having run."""
         if count:
             self._counters.pending -= count
-            self._inflight -= count
             if cancelled:
                 self._counters.failure["CANCELED"] += count
-            if not self._inflight:
-                self._idle.set()
+            self._ended(count)
+
+    def _ended(self, count: int) -> None:
+        self._inflight -= count
+        if not self._inflight:
+            self._idle.set()
 
 
 def _give_up(run: Run) -> None:

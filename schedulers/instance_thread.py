@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from backends.errors import BackendError, ExecutionFailed, FaultyModel
+from backends.limits import ExecutionLimit
 from backends.process.instance import HostedInstance
 from backends.seam import (
     Batch,
@@ -43,12 +44,14 @@ class Run:
     """One batch on its way through an instance; `outcome` is set by the lane's thread.
 
     `requests`: how many the tickets stand for. `outlets`: of a decoupled model, where each ticket's
-    responses go; otherwise empty. `abandoned`: it hangs, and its tickets have been told.
+    responses go; otherwise empty. `abandoned`: it hangs, and its tickets have been told. `cpu_ns`:
+    CPU time of its thread, of a loop-safe instance.
     """
 
     __slots__ = (
         "abandoned",
         "batch",
+        "cpu_ns",
         "lease",
         "outcome",
         "outlets",
@@ -77,6 +80,7 @@ class Run:
         self.outlets: Sequence[ResponseSender] = ()
         self.abandoned = False
         self.outcome: BatchResult | BackendError | None = None
+        self.cpu_ns = 0
 
     @property
     def busy_ns(self) -> int:
@@ -124,6 +128,18 @@ class Run:
             if parameters and index in parameters:
                 response.parameters = parameters[index]
             ticket.send(response)
+
+    def fail_hung(self, limit: ExecutionLimit, counters: Counters, now_ns: int) -> None:
+        """It has outlasted the limit on a thread that cannot be ended; tell its requests."""
+        request = self.tickets[0].request
+        error = ExecutionFailed(
+            f"model '{request.model}' version {request.version} has executed for more than "
+            f"{limit.secs:g} s (the limit is {limit}; 0 for none); it runs in the "
+            "server itself and cannot be ended, so this instance is out of use until it returns"
+        )
+        _log.error("%s: %s", whose(self), error)
+        for ticket in self.tickets:
+            fail(ticket, error, counters, now_ns)
 
     def count_execution(self, outcome: BatchResult, counters: Counters) -> None:
         """Count the batch and where its time went, whatever became of its requests."""
@@ -203,7 +219,8 @@ class InstanceThread:
     batch, so that a model nobody calls costs no thread.
 
     `streams`: whether the model is decoupled, `open` how many of its requests are unfinished;
-    `can_cancel`: whether the instance can be told of a cancelled request while it executes.
+    `can_cancel`: whether the instance can be told of a cancelled request while it executes;
+    `loop_safe`: whether it may also `run_inline`.
     """
 
     def __init__(
@@ -217,6 +234,7 @@ class InstanceThread:
         self.number = number
         self.streams: bool = getattr(instance, "streams", False)
         self.can_cancel: bool = hasattr(instance, "cancel")
+        self.loop_safe: bool = getattr(instance, "loop_safe", False) and not self.streams
         self.open = 0
         self._streamed = asyncio.Event()
         self.running: Run | None = None
@@ -234,20 +252,35 @@ class InstanceThread:
     def free(self) -> bool:
         return self.running is None and self.instance.ready and self.open < OPEN_STREAMS
 
+    @property
+    def hung(self) -> bool:
+        """Whether it is out of use because an execution hangs."""
+        return self.running is not None and self.running.abandoned
+
     def start(self, run: Run) -> None:
         """Execute a batch; `done(run)` follows on the loop. Call only when `free`."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="instance", daemon=True)
             self._thread.start()
-        self.running = run
-        for ticket in run.tickets:
-            ticket.started_ns, ticket.instance = run.started_ns, self.number
+        self._note(run)
         if self.can_cancel and not run.outlets:
             for index, ticket in enumerate(run.tickets):
                 ticket.source = CancelListener(
                     cast(CancellableInstance, self.instance), run.batch, index
                 )
         self._inbox.put(run)
+
+    def run_inline(self, run: Run) -> None:
+        """Execute a short batch on the caller's thread, which is the loop's; `done(run)` has been
+        called when it returns. Call only when `free` and `loop_safe`."""
+        self._note(run)
+        self._execute(run)
+        self._ended(run)
+
+    def _note(self, run: Run) -> None:
+        self.running = run
+        for ticket in run.tickets:
+            ticket.started_ns, ticket.instance = run.started_ns, self.number
 
     def stream_ended(self) -> None:
         """One of the `open` requests is finished."""
@@ -280,23 +313,29 @@ class InstanceThread:
     def _work(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        instance: Any = self.instance
         while (run := self._inbox.get()) is not None:
-            try:
-                if run.outlets:
-                    run.outcome = instance.stream(run.batch, run.outlets)
-                else:
-                    run.outcome = instance.execute(run.batch)
-            except BackendError as error:
-                run.outcome = error
-            except BaseException as error:  # noqa: BLE001 - a runtime's bug, or its panic
-                _log.exception("%s: its backend broke its contract. This is a bug.", whose(run))
-                run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
+            self._execute(run)
             try:
                 self._loop.call_soon_threadsafe(self._ended, run)
             except RuntimeError:  # the loop is closed: the process ends, and nobody waits
                 return
             del run
+
+    def _execute(self, run: Run) -> None:
+        instance: Any = self.instance
+        began_ns = time.thread_time_ns() if self.loop_safe else 0
+        try:
+            if run.outlets:
+                run.outcome = instance.stream(run.batch, run.outlets)
+            else:
+                run.outcome = instance.execute(run.batch)
+        except BackendError as error:
+            run.outcome = error
+        except BaseException as error:  # noqa: BLE001 - a runtime's bug, or its panic
+            _log.exception("%s: its backend broke its contract. This is a bug.", whose(run))
+            run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
+        if self.loop_safe:
+            run.cpu_ns = time.thread_time_ns() - began_ns
 
     def hangs(self, before_ns: int) -> Run | None:
         """The run that has executed since before then on a thread of this process, which nobody

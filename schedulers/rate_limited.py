@@ -39,6 +39,10 @@ class LimitedInstanceThread(InstanceThread):
         self._limiter.take(self.instance)
         super().start(run)
 
+    def run_inline(self, run: Run) -> None:
+        self._limiter.take(self.instance)
+        super().run_inline(run)
+
     async def close(self, patience_s: float, give_up: Callable[[Run], None]) -> None:
         try:
             await super().close(patience_s, give_up)

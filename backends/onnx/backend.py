@@ -15,6 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from backends.artefact import artefact_path, complete_config, name_file, refuse
 from backends.errors import ExecutionFailed
+from backends.onnx.bounded import is_bounded
 from backends.onnx.options import providers, run_options, session_options
 from backends.ragged import RaggedInstance, is_ragged
 from backends.seam import Device, LoadedInstances, Tensors
@@ -66,9 +67,11 @@ class OnnxRuntime:
                 "and would have fallen back to the CPU; check the driver and the CUDA libraries",
             )
         kind = RaggedOnnxInstance if is_ragged(version.config) else OnnxInstance
-        return LoadedInstances(
-            [kind(version, device, session) for _ in range(count)], version.config
-        )
+        instances = [kind(version, device, session) for _ in range(count)]
+        if device.kind == "cpu" and is_bounded(version.config, path):
+            for instance in instances:
+                instance.loop_safe = True
+        return LoadedInstances(instances, version.config)
 
 
 def _model_file(version: ModelVersion) -> Path:
@@ -113,6 +116,8 @@ def _signature_end(text: str) -> int:
 
 class OnnxInstance(StackedInstance):
     """One thread's way into the shared session."""
+
+    loop_safe = False
 
     def __init__(self, version: ModelVersion, device: Device, session: ort.InferenceSession):
         on_cpu = device.kind == "cpu"
