@@ -17,9 +17,11 @@ from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, Sequence
 from server.access.sites import SitePolicy
 from server.admit import sequence_in
+from server.codec.answer_templates import AnswerTemplates
+from server.codec.body_templates import BodyTemplates
 from server.codec.declared_body import decode_declared, refuse_picture
 from server.codec.forwarding import HeaderForwarding
-from server.codec.json_infer import Document, EncodedResponse, decode, encode, parameters_in, parse
+from server.codec.json_infer import Document, EncodedResponse, parameters_in, parse
 from server.codec.output_format import PLAIN, InferBody
 from server.codec.raw_body import decode_raw
 from server.dataplane import DataPlane
@@ -67,6 +69,8 @@ class RestConnection(Http1Connection):
     lock: RequiredHeader | None = None
     template: HeadTemplate | None = None
     """Of the request that begins, where its head is known."""
+    bodies: BodyTemplates
+    answers: AnswerTemplates
     forwarding: HeaderForwarding | None = None
     log: AccessLog | None = None
 
@@ -200,7 +204,10 @@ class InferExchange(HttpInference):
 
     def _check_size(self, limit: int) -> None:
         if self.size > limit:
-            raise _too_large(self.size, limit)
+            raise RequestTooLarge(
+                f"Request body size of {self.size} bytes exceeds the maximum allowed value of "
+                f"{limit} bytes. Use --http-max-input-size to increase the limit."
+            )
         if self._protocol.parser.should_upgrade():  # httptools stops at the head of such a request
             raise InvalidRequest(
                 "this server does not upgrade connections; send the request without an Upgrade "
@@ -288,7 +295,7 @@ class InferExchange(HttpInference):
                 return whole
         depth, shared = protocol.limits.json_depth, protocol.dataplane.shared_memory
         try:
-            return decode(body, length, signature, depth, shared, self._document)
+            return protocol.bodies.decode(body, length, signature, depth, shared, self._document)
         except InvalidRequest:
             refuse_picture(self.headers, signature)
             raise
@@ -324,7 +331,7 @@ class InferExchange(HttpInference):
             response = reply.result()
             if self.trace is not None:
                 self.trace.answered(response)
-            encoded = encode(response, self._form)
+            encoded = self._protocol.answers.encode(response, self._form)
         except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
         else:
@@ -390,10 +397,3 @@ class InferExchange(HttpInference):
         """The client's id, if it gave one in a header."""
         client_id = self._envelope.client_id
         return client_id.encode() if client_id else id_bytes(self.number)
-
-
-def _too_large(size: int, limit: int) -> RequestTooLarge:
-    return RequestTooLarge(
-        f"Request body size of {size} bytes exceeds the maximum allowed value of {limit} bytes. "
-        "Use --http-max-input-size to increase the limit."
-    )

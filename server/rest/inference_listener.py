@@ -6,6 +6,8 @@ Apart from `server.http1.listener`, so that the control process can listen witho
 from typing import Any, NamedTuple
 
 from server.access.sites import SitePolicy
+from server.codec.answer_templates import AnswerTemplates
+from server.codec.body_templates import BodyTemplates
 from server.codec.forwarding import HeaderForwarding
 from server.dataplane import DataPlane
 from server.http1.connection import ConnectionLimits
@@ -54,7 +56,7 @@ async def start_inference(
     """Serve inference, and `app` for every other path. Raises OSError."""
     app = AuthorizationMiddleware(CompressionMiddleware(app, limits.body_bytes), dataplane)
     facts: dict[str, Any] = {"dataplane": dataplane, "limits": limits, "wire": wire}
-    facts["templates"] = HeadTemplates()
+    facts.update(templates=HeadTemplates(), bodies=BodyTemplates(), answers=AnswerTemplates())
     facts["forwarding"] = middleware.forwarding
     facts["lock"] = middleware.locks.get("inference")
     facts["sites"] = middleware.sites

@@ -1,0 +1,189 @@
+"""Know an infer body of REST again: clients send the same one over and over, but for the numbers.
+
+`server.rest.infer` comes here; `server.codec.json_infer` reads what is not known. What the parser
+and the checks once said of a binary body's JSON header, or of the text around a JSON body's
+numbers, holds for every body with the same bytes there, so a known one costs a look-up and numbers.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from repository.config.tensors import Array
+from server.codec.json_data import array_from
+from server.codec.json_infer import Document, decode
+from server.codec.json_large import LARGE_BYTES
+from server.codec.output_format import InferBody
+from server.errors import ServingError
+from server.shared_memory.regions import DISALLOWED, SharedMemory
+from server.signature import Signature, TensorSpec
+
+MAX_TEMPLATES = 256
+MAX_HEAD_BYTES = 1024
+MAX_ONCE_SEEN = 4096
+_KEY = b'"data"'
+_MARKER = "the numbers of the only input"
+
+
+class BinaryTemplate(NamedTuple):
+    """A JSON header. `inputs`: name, type, shape, elements and offset of each; `size`: of the body;
+    `like`: a body that had it, without inputs."""
+
+    signature: Signature
+    inputs: tuple[tuple[str, np.dtype[Any], tuple[int, ...], int, int], ...]
+    size: int
+    like: InferBody
+
+    def read(self, body: bytes) -> InferBody:
+        if len(self.inputs) == 1:
+            ((name, dtype, shape, count, offset),) = self.inputs
+            inputs = {name: np.frombuffer(body, dtype, count, offset).reshape(shape)}
+        else:
+            inputs = {
+                name: np.frombuffer(body, dtype, count, offset).reshape(shape)
+                for name, dtype, shape, count, offset in self.inputs
+            }
+        return _filled(self.like, inputs)
+
+
+class TextTemplate(NamedTuple):
+    """A JSON body but for the numbers of its one input. `like`: one like it, without inputs."""
+
+    signature: Signature
+    spec: TensorSpec
+    shape: tuple[int, ...]
+    like: InferBody
+
+    def read(self, numbers: bytes) -> InferBody:
+        """Raises JSONDecodeError, and what `array_from` raises."""
+        array = array_from(orjson.loads(numbers), self.spec, self.shape)
+        return _filled(self.like, {self.spec.name: array})
+
+
+class BodyTemplates:
+    """The bodies that came more than once lately, forgotten together when they are too many. One
+    listener's connections share them."""
+
+    def __init__(self) -> None:
+        self._binary: dict[tuple[int, bytes], BinaryTemplate] = {}
+        self._text: dict[tuple[int, bytes, bytes], TextTemplate] = {}
+        self._once_seen: set[int] = set()
+
+    def decode(
+        self,
+        body: bytes,
+        header_length: int | None,
+        signature: Signature,
+        max_depth: int,
+        shared: SharedMemory = DISALLOWED,
+        document: Document | None = None,
+    ) -> InferBody:
+        """As `json_infer.decode`, and raises what it raises."""
+        known = self._find(body, header_length, signature)
+        if known is None:
+            known = decode(body, header_length, signature, max_depth, shared, document)
+            self._learn(body, header_length, signature, known)
+        return known
+
+    def _find(
+        self, body: bytes, header_length: int | None, signature: Signature
+    ) -> InferBody | None:
+        """None also where the body is to be refused."""
+        if header_length is None:
+            return self._find_text(body, signature) if self._text else None
+        known = self._binary.get((id(signature), body[:header_length]))
+        return None if known is None or known.size != len(body) else known.read(body)
+
+    def _find_text(self, body: bytes, signature: Signature) -> InferBody | None:
+        start, end = _numbers_in(body)
+        known = self._text.get((id(signature), body[:start], body[end:]))
+        if known is None:
+            return None
+        try:
+            return known.read(body[start:end])
+        except (orjson.JSONDecodeError, ServingError):
+            return None
+
+    def _learn(
+        self, body: bytes, header_length: int | None, signature: Signature, found: InferBody
+    ) -> None:
+        """Remember a body that was admitted as `found`, where it may stand for others; from the
+        second time on. Not with an id, nor with tensors in shared memory or of strings."""
+        if found.id or found.form.places:
+            return
+        if any(array.dtype.hasobject or not array.size for array in found.inputs.values()):
+            return
+        if header_length is None:
+            self._learn_text(body, signature, found)
+        elif header_length <= MAX_HEAD_BYTES:
+            self._learn_binary(body, header_length, signature, found)
+
+    def _learn_binary(
+        self, body: bytes, header_length: int, signature: Signature, found: InferBody
+    ) -> None:
+        key = id(signature), body[:header_length]
+        inputs, offset = [], header_length
+        for name, array in found.inputs.items():
+            inputs.append((name, array.dtype, array.shape, array.size, offset))
+            offset += array.nbytes
+        if offset == len(body) and self._is_seen_again(key):  # so no input was in the header
+            self._make_room()
+            like = _emptied(found)
+            self._binary[key] = BinaryTemplate(signature, tuple(inputs), len(body), like)
+
+    def _learn_text(self, body: bytes, signature: Signature, found: InferBody) -> None:
+        start, end = _numbers_in(body)
+        if not 0 < start + len(body) - end <= MAX_HEAD_BYTES or len(found.inputs) != 1:
+            return
+        key = id(signature), body[:start], body[end:]
+        if not self._is_seen_again(key) or not _stands_alone(body[:start], body[end:]):
+            return
+        ((name, array),) = found.inputs.items()
+        self._make_room()
+        spec = signature.inputs[name]
+        self._text[key] = TextTemplate(signature, spec, array.shape, _emptied(found))
+
+    def _is_seen_again(self, key: object) -> bool:
+        seen = hash(key)
+        if seen in self._once_seen:
+            return True
+        if len(self._once_seen) >= MAX_ONCE_SEEN:
+            self._once_seen.clear()
+        self._once_seen.add(seen)
+        return False
+
+    def _make_room(self) -> None:
+        if len(self._binary) + len(self._text) >= MAX_TEMPLATES:
+            self._binary.clear()
+            self._text.clear()
+
+
+def _filled(like: InferBody, inputs: dict[str, Array]) -> InferBody:
+    _, _, rows, key, outputs, parameters, form = like
+    return InferBody("", inputs, rows, key, outputs, parameters, form)
+
+
+def _emptied(found: InferBody) -> InferBody:
+    """Without its inputs, which keep the body, and without the parameter that its form says."""
+    parameters = {k: v for k, v in found.parameters.items() if k != "binary_data_output"}
+    return found._replace(inputs={}, parameters=parameters)
+
+
+def _numbers_in(body: bytes) -> tuple[int, int]:
+    """Where the flat list behind the first key "data" begins and ends, if it is one; (0, 0) where
+    there is none, or the body is large."""
+    at = body.find(_KEY) if len(body) < LARGE_BYTES else -1
+    start = body.find(b"[", at + len(_KEY)) if at >= 0 else -1
+    end = body.find(b"]", start) if start >= 0 else -1
+    return (start, end + 1) if end >= 0 else (0, 0)
+
+
+def _stands_alone(before: bytes, behind: bytes) -> bool:
+    """Whether any value may stand between the two texts, and is the data of the only input then."""
+    try:
+        document = orjson.loads(b'%b"%b"%b' % (before, _MARKER.encode(), behind))
+    except orjson.JSONDecodeError:
+        return False
+    entries = document["inputs"] if type(document) is dict else []
+    return len(entries) == 1 and entries[0].get("data") == _MARKER
