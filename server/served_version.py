@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from backends.llm.load_phases import LoadPhase
 from backends.seam import Instance
 from repository.model import ModelVersion
 from schedulers.counters import BucketCounts, Counters
@@ -42,7 +43,8 @@ class ServingState(StrEnum):
 class ServedVersion:
     """One version that answers requests. `version.config` is completed.
 
-    `load_seconds` covers checking, loading and warming. `language`: what its text is made of, for
+    `load_seconds` covers checking, loading and warming. `load_phases`: what a language model's
+    process took of that, as it was first started. `language`: what its text is made of, for
     a language model; None for any other. `holds`: requests to other models that will yet call it.
     `steps`: the models that an ensemble calls, and their versions as text ("": any).
     """
@@ -54,6 +56,7 @@ class ServedVersion:
     instances: Sequence[Instance]
     load_seconds: float
     language: "Language | None" = None
+    load_phases: tuple[LoadPhase, ...] = ()
     holds: int = 0
     unheld: asyncio.Event | None = None
     steps: tuple[tuple[str, str], ...] = field(init=False)

@@ -3,6 +3,7 @@
 Comes from the engine process with lists of tokens; `steps` lets its loop breathe between passes.
 """
 
+import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,7 @@ from backends.llm.decoder_embedding import DecoderEmbeddingModel
 from backends.llm.embedding_plan import EmbeddingPlan, read_embedding
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.load import LoadSettings
+from backends.llm.load_phases import PhaseClock
 from backends.llm.memory import MemoryLayout
 from backends.llm.model.encoder import Encoder
 from backends.llm.model.pooling import Pooling
@@ -132,17 +134,24 @@ class EncoderEmbeddingModel:
         return list(zip(part, rows, strict=True))
 
 
-def open_embedder(folder: Path, settings: LoadSettings, pooling: str = "") -> Embedder:
-    """Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all of them LoadFailed."""
+def open_embedder(
+    folder: Path, settings: LoadSettings, pooling: str = "", clock: PhaseClock | None = None
+) -> Embedder:
+    """Its phases are told to `clock`. Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all
+    of them LoadFailed."""
+    clock = clock or PhaseClock(time.monotonic())
     plan = read_embedding(folder, pooling, settings.context or 0)
     if plan is None:
         raise BadCheckpoint("the checkpoint has no modules.json and no pooling was asked for")
     _refuse_small_budget(plan, settings)
     if not isinstance(plan.config, EncoderConfig):
-        return Embedder(plan, DecoderEmbeddingModel.load(folder, plan, settings))
+        decoder = DecoderEmbeddingModel.load(folder, plan, settings)
+        clock.end("weights")
+        return Embedder(plan, decoder)
     linears = choose_linears(settings.precision, settings.compiled)
     with Checkpoint(folder) as checkpoint:
         weights = load_encoder(checkpoint, plan.config, linears.pack, linears.dtype)
+        clock.end("weights", checkpoint.bytes)
     encoder = Encoder(plan.config, weights, linears.dtype)
     return Embedder(plan, EncoderEmbeddingModel(encoder, settings.step_tokens, linears.name))
 

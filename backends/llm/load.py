@@ -1,5 +1,6 @@
 """A checkpoint folder made into something that runs: config, memory plan, weights, tokeniser."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from backends.llm.config.decoder import DecoderConfig
 from backends.llm.config.families import read_config
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.graphs import RecordingDecoder
+from backends.llm.load_phases import PhaseClock
 from backends.llm.memory import MemoryLayout, MemoryPlan, plan_memory
 from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
@@ -62,10 +64,13 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def load(folder: Path, settings: LoadSettings) -> LoadedModel:
-    """Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all of them LoadFailed."""
+def load(folder: Path, settings: LoadSettings, clock: PhaseClock | None = None) -> LoadedModel:
+    """Its phases are told to `clock`. Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all
+    of them LoadFailed."""
+    clock = clock or PhaseClock(time.monotonic())
     config = read_config(folder)
     tokeniser = read_tokeniser(folder)
+    clock.end("tokeniser")
     context = _context(config, settings)
     ops = choose_ops(
         config,
@@ -80,11 +85,13 @@ def load(folder: Path, settings: LoadSettings) -> LoadedModel:
     plan = plan_memory(config, layout, settings.memory_budget, context, settings.step_tokens)
     with Checkpoint(folder) as checkpoint:
         weights = load_weights(checkpoint, config, ops, settings.precision)
+        clock.end("weights", checkpoint.bytes)
     make = RecordingDecoder if ops.replays and settings.graphs else Decoder
     decoder = make(config, weights, ops, context, plan.blocks, settings.cache_type)
     _check_plan(plan, weights.bytes, decoder.cache_bytes)
     device_pick = choose_device_pick(ops.device, settings.compiled)
     runner = Runner(decoder, choose_pick(settings.compiled), device_pick)
+    clock.end("cache", decoder.cache_bytes)
     return LoadedModel(runner, tokeniser, config, plan, context, ops.name)
 
 

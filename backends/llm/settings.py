@@ -14,12 +14,13 @@ from backends.llm.model.pooling import KINDS
 from backends.llm.tools.formats import AUTO, FORMATS
 from repository.config.generation_defaults import NAMES as SAMPLING
 from repository.config.generation_defaults import SWITCH, SWITCHES, parsed
+from repository.config.parameter_table import PARAMETERS
 from repository.model import ModelVersion
 
 Kernels = Literal["auto", "torch"]
 ContentTokens = Literal["text", "control"]
 
-_ELSEWHERE = ("rollout",)
+_ELSEWHERE = frozenset(row.key for row in PARAMETERS if not row.backends)
 """Parameters that say something to other parts of the server, with those that have a dot."""
 
 

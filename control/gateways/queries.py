@@ -53,12 +53,21 @@ class RunningSequences(Struct, frozen=True):
     conflicts: int
 
 
+class RunningLoadPhase(Struct, frozen=True):
+    """A part of a load. `bytes`: that it read, or took, 0 where there are none to tell."""
+
+    name: str
+    seconds: float
+    bytes: int
+
+
 class RunningVersion(Struct, frozen=True):
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
     answered; `sandbox` is what confines its workers, "" without any;
     `succeeded` and `failed` requests since it was loaded; `sampling`: a language model's defaults,
-    by name, where a request does not say; `sequences`: null where it has none."""
+    by name, where a request does not say; `sequences`: null where it has none; `load_phases`: of
+    a language model."""
 
     model: str
     version: int
@@ -77,6 +86,7 @@ class RunningVersion(Struct, frozen=True):
     load_s: float
     sampling: dict[str, float]
     sequences: RunningSequences | None = None
+    load_phases: tuple[RunningLoadPhase, ...] = ()
 
 
 class GatewayInstances(Struct, frozen=True):

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from backends.llm.load_phases import LoadPhase
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
 
 class EngineOpened(Struct, frozen=True, array_like=True, tag="opened"):
     """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none;
     `token_ends`, `token_letters`: a `backends.llm.tokens.token_table`; `specials`, `markers`:
-    texts of control tokens, as `backends.llm.chat.control_text` has them."""
+    texts of control tokens, as `backends.llm.chat.control_text` has them; `phases`: of its load,
+    the first from the start of its process."""
 
     ops: str
     context: int
@@ -32,6 +34,7 @@ class EngineOpened(Struct, frozen=True, array_like=True, tag="opened"):
     token_letters: bytes
     specials: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
+    phases: tuple[LoadPhase, ...] = ()
 
 
 class Submit(Struct, frozen=True, array_like=True, tag="submit"):

@@ -17,6 +17,7 @@ from control.gateways.queries import (
     LoadedTensor,
     LoadedVersionFacts,
     LoadedVersions,
+    RunningLoadPhase,
     RunningSequences,
     RunningVersion,
     VersionCrashes,
@@ -137,6 +138,9 @@ def _running(served: ServedVersion) -> RunningVersion:
         succeeded=counters.success,
         failed=sum(counters.failure.values()),
         load_s=served.load_seconds,
+        load_phases=tuple(
+            RunningLoadPhase(one.name, one.seconds, one.bytes) for one in served.load_phases
+        ),
         sampling=dict(served.language.defaults) if served.language is not None else {},
         sequences=None if counters.sequences is None else _sequences(counters.sequences),
     )

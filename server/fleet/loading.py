@@ -128,9 +128,8 @@ class VersionLoader:
 
     async def build(self, version: ModelVersion, tell: Tell = _told_nobody) -> BuiltVersion:
         """Load and warm a version, again if it fails and the settings allow for retries. `tell`:
-        takes what it is doing where that takes long, from any thread.
-        Nothing is left behind when it raises. Raises LoadFailed with the reason.
-        """
+        takes what it is doing where that takes long, from any thread. Nothing is left behind when
+        it raises. Raises LoadFailed with the reason."""
         for left in range(self._settings.model_load_retry_count, 0, -1):
             try:
                 return await self._build(version, tell)
@@ -216,10 +215,11 @@ class VersionLoader:
             instances=tuple(parts.instances),
             load_seconds=time.monotonic() - began,
             language=parts.language,
+            load_phases=parts.load_phases,
         )
         self.memory.loaded(prepared.held, parts.devices, prepared.measured, scheduler)
-        devices, names = tuple(parts.devices), tuple(parts.names)
-        return BuiltVersion(served, scheduler, devices, names, prepared.held, self.memory)
+        places = tuple(parts.devices), tuple(parts.names)
+        return BuiltVersion(served, scheduler, *places, prepared.held, self.memory)
 
     async def _build_ensemble(self, version: ModelVersion, began: float) -> BuiltVersion:
         counters = counters_of(version.config)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backends.errors import LoadFailed
 from backends.limits import execution_limit, memory_limit
+from backends.llm.load_phases import LoadPhase
 from backends.loading import Start, load
 from backends.process.call_link import CallService
 from backends.process.instance import HostedInstance
@@ -47,6 +48,12 @@ class PreparedVersion(NamedTuple):
     devices: list[Device]
     names: list[str]
     language: "Language | None" = None
+
+    @property
+    def load_phases(self) -> tuple[LoadPhase, ...]:
+        """Of the first engine, whose module is an extra; empty where there is none."""
+        opened = [one.opened for one in self.instances if hasattr(one, "opened")]
+        return tuple(opened[0].phases) if opened else ()
 
 
 class Timeouts(NamedTuple):

@@ -26,6 +26,10 @@ RUNNING = {
     "ready": 1, "pids": [7, 8], "sandbox": "landlock", "succeeded": 1200, "failed": 3,
     "load_s": 1.5, "sampling": {"temperature": 0.7, "top_k": 20}, "deaths": 4,
     "resident_bytes": 3 * 2**20, "pending": 0, "inflight": 0,
+    "load_phases": [
+        {"name": "start", "seconds": 1.25, "bytes": 0},
+        {"name": "weights", "seconds": 0.25, "bytes": 2**20},
+    ],
 }  # fmt: skip
 LOADED = {
     "model": "talker", "version": 3,
@@ -85,6 +89,7 @@ def test_a_folders_version_has_a_page_with_all_that_is_loaded(
     assert '<td class="mono">[-1, 16]</td>' in shown
     assert '<dt>temperature</dt><dd class="mono">0.7</dd>' in shown
     assert "0.125" not in shown
+    assert "start 1.25 s, weights 250 ms (1.0 MiB)" in shown
 
 
 def test_what_the_server_completed_in_the_config_is_marked(

@@ -53,6 +53,11 @@ class Checkpoint:
     def __contains__(self, name: str) -> bool:
         return name in self._file_of
 
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+        return sum((self._folder / file).stat().st_size for file in set(self._file_of.values()))
+
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A copy of the tensor, which must have `shape`, in the floating type it is stored in."""
         # The file is mapped, and its owner may overwrite it while the model runs.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backends.llm.embedder import Embedder, open_embedder
 from backends.llm.load import LoadSettings, load
+from backends.llm.load_phases import PhaseClock
 from backends.llm.plan import BLOCK_TOKENS, ServePlan
 from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm import engine_messages
@@ -33,12 +34,12 @@ class OpenedEngine:
 
 
 def open_generating(
-    folder: Path, plan: ServePlan, device: str, wake: Callable[[], None]
+    folder: Path, plan: ServePlan, device: str, wake: Callable[[], None], clock: PhaseClock
 ) -> OpenedEngine:
     """The engine a plan makes of a checkpoint folder on "cpu" or "cuda:N"; `wake()` is called, from
-    any thread, when a grammar has been compiled. Raises LoadFailed with what is wrong: the file or
-    field, or the device."""
-    model = load(folder, _settings(plan, device))
+    any thread, when a grammar has been compiled; `clock` is told of the load's phases. Raises
+    LoadFailed with what is wrong: the file or field, or the device."""
+    model = load(folder, _settings(plan, device), clock)
     limits = EngineLimits(
         step_tokens=plan.settings.step_tokens,
         step_s=plan.settings.step_milliseconds / 1e3,
@@ -52,6 +53,7 @@ def open_generating(
     table = model.tokeniser.table(vocabulary.size)
     compile = _compiler(vocabulary, wake)
     engine = Engine(SequenceScheduler(limits, pool), model.runner, vocabulary, compile)
+    clock.end("vocabulary")
     memory = model.plan
     facts = engine_messages.EngineOpened(
         ops=model.ops,
@@ -66,13 +68,14 @@ def open_generating(
         token_letters=table.letters,
         specials=tuple(model.tokeniser.specials),
         markers=model.tokeniser.markers,
+        phases=tuple(clock.phases),
     )
     return OpenedEngine(engine, facts, model.tokeniser)
 
 
-def open_embedding(folder: Path, plan: ServePlan, device: str) -> Embedder:
+def open_embedding(folder: Path, plan: ServePlan, device: str, clock: PhaseClock) -> Embedder:
     """Raises LoadFailed with what is wrong: the file or field, or the device."""
-    return open_embedder(folder, _settings(plan, device), plan.settings.pooling)
+    return open_embedder(folder, _settings(plan, device), plan.settings.pooling, clock)
 
 
 def _settings(plan: ServePlan, device: str) -> LoadSettings:

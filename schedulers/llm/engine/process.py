@@ -12,6 +12,7 @@ from backends.llm.backend import examine
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.compile import compiled_library
 from backends.llm.load import use_threads
+from backends.llm.load_phases import PhaseClock, in_words, process_start_s
 from backends.llm.plan import ServePlan
 from backends.llm.tokens.tokeniser import read_tokeniser
 from backends.process.begin import begin
@@ -35,12 +36,14 @@ def main(channel_fd: int, heartbeat_fd: int, parent_pid: int) -> None:
         handler.setFormatter(logging.Formatter(f"{LEVEL_MARK}%(levelname).1s %(message)s"))
     request = decode(channel.receive().payload)
     assert isinstance(request, Load)
+    clock = PhaseClock(process_start_s())
+    clock.end("start")
     _start_no_programs(request)
     inbox = Inbox()
     loop = EngineLoop(channel, inbox)
     try:
         with no_collection(loads=True):
-            work = _load(request, loop, inbox)
+            work = _load(request, loop, inbox, clock)
     except LoadFailed as error:
         channel.send(encode(WorkerLoadFailed(_named(request, error))))
         return
@@ -58,7 +61,7 @@ def _start_no_programs(request: Load) -> None:
     forbid_programs()
 
 
-def _load(request: Load, loop: EngineLoop, inbox: Inbox) -> EngineWork:
+def _load(request: Load, loop: EngineLoop, inbox: Inbox, clock: PhaseClock) -> EngineWork:
     version = ModelVersion(
         request.name,
         request.number,
@@ -70,8 +73,8 @@ def _load(request: Load, loop: EngineLoop, inbox: Inbox) -> EngineWork:
     plan = examine(version)
     use_threads(request.threads)
     if plan.embedding is None:
-        return _generating(version.path, plan, _device(request), loop, inbox)
-    return _embedding(version.path, plan, _device(request), loop)
+        return _generating(version.path, plan, _device(request), loop, inbox, clock)
+    return _embedding(version.path, plan, _device(request), loop, clock)
 
 
 def _device(request: Load) -> str:
@@ -80,30 +83,41 @@ def _device(request: Load) -> str:
 
 
 def _generating(
-    folder: Path, plan: ServePlan, device: str, loop: EngineLoop, inbox: Inbox
+    folder: Path,
+    plan: ServePlan,
+    device: str,
+    loop: EngineLoop,
+    inbox: Inbox,
+    clock: PhaseClock,
 ) -> EngineWork:
-    opened = open_generating(folder, plan, device, lambda: inbox.put(None))
+    opened = open_generating(folder, plan, device, lambda: inbox.put(None), clock)
     facts = opened.facts
     _log.info(
-        "computes with %s; %d MiB of weights, %d blocks of %d tokens",
+        "computes with %s; %d MiB of weights, %d blocks of %d tokens; %s",
         facts.ops,
         facts.weights_bytes >> 20,
         facts.blocks,
         facts.block_tokens,
+        in_words(facts.phases),
     )
     loop.send(facts)
     loop.read_with(opened.tokeniser)
     return GenerationWork(opened.engine, facts.block_bytes, loop.send)
 
 
-def _embedding(folder: Path, plan: ServePlan, device: str, loop: EngineLoop) -> EngineWork:
-    embedder = open_embedding(folder, plan, device)
-    _log.info("embeds with %s, into %d dimensions", embedder.ops, embedder.dimensions)
+def _embedding(
+    folder: Path, plan: ServePlan, device: str, loop: EngineLoop, clock: PhaseClock
+) -> EngineWork:
+    embedder = open_embedding(folder, plan, device, clock)
     tokeniser = read_tokeniser(folder)
     table = tokeniser.table(plan.model.vocabulary)
+    clock.end("tokeniser")
+    phases = tuple(clock.phases)
+    told = embedder.ops, embedder.dimensions, in_words(phases)
+    _log.info("embeds with %s, into %d dimensions; %s", *told)
     sizes = (plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions)
     texts = (tuple(tokeniser.specials), tokeniser.markers)
-    loop.send(EngineOpened(embedder.ops, *sizes, table.ends, table.letters, *texts))
+    loop.send(EngineOpened(embedder.ops, *sizes, table.ends, table.letters, *texts, phases))
     loop.read_with(tokeniser)
     return EmbeddingWork(embedder, loop.send)
 

@@ -250,6 +250,7 @@ class OnDemandVersion:
         served, now = self.served, resident.served
         served.version, served.signature = now.version, now.signature
         served.language, served.load_seconds = now.language, now.load_seconds
+        served.load_phases = now.load_phases
         served.instances, served.scheduler = now.instances, resident.scheduler
         self.built.devices, self.built.names = resident.devices, resident.names
         self.built.held = resident.held

@@ -6,6 +6,7 @@ import pytest
 
 from backends.errors import LoadFailed
 from backends.llm.settings import ServeSettings, read_settings
+from repository.config.parameter_table import PARAMETERS
 from repository.model import ModelConfig, ModelVersion
 
 
@@ -18,6 +19,12 @@ def version(**parameters: str) -> ModelVersion:
 
 def test_nothing_said_is_the_defaults_and_rollouts_are_others_business() -> None:
     assert read_settings(version(rollout="progressive", rollout__steps="5")) == ServeSettings()
+
+
+def test_what_every_backend_may_be_told_is_not_refused() -> None:
+    told = {row.key: "true" for row in PARAMETERS if not row.backends and "*" not in row.key}
+    assert "load_on_demand" in told
+    assert read_settings(version(**told)) == ServeSettings()
 
 
 def test_what_is_said_is_read() -> None:
