@@ -64,3 +64,6 @@ class CallService(Protocol):
 
     def forget(self, spec: object) -> None:
         """An instance is closed for good."""
+
+    def resized(self) -> None:
+        """Instances of a version, or what they need to execute, have changed; on the loop."""

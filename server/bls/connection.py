@@ -117,6 +117,11 @@ class ScriptConnection:
     def spec(self) -> object:
         return self.instance.spec
 
+    def end_call(self, number: int, refusal: str) -> None:
+        """See `server.bls.waiting.Caller`."""
+        if (call := self._calls.get(number)) is not None:
+            call.end_with(ExecutionFailed(refusal))
+
     def query_metrics(self) -> None:
         """Ask for `MetricValues`."""
         if self._channel is not None:

@@ -27,3 +27,6 @@ class ScriptService:
     def forget(self, spec: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and this process ends
             self._loop.call_soon_threadsafe(self._services.metrics.forget, spec)
+
+    def resized(self) -> None:
+        self._waiting.look_again()

@@ -21,6 +21,9 @@ class Caller(Protocol):
 
     instance: CallingInstance
 
+    def end_call(self, number: int, refusal: str) -> None:
+        """Let this be what the script reads."""
+
 
 class _Call(NamedTuple):
     """Of one execution of its caller, by number; what it waits for."""
@@ -57,12 +60,21 @@ class Waiting:
         limiter = self._surroundings.limiter
         if limiter is None and self._callers.keys().isdisjoint(callees):
             return ""  # nearly always: no callee calls anybody
+        return self._never_answered(caller, self._awaited())
+
+    def look_again(self) -> None:
+        """Instances or limits of a version have changed: end the calls that can never be answered
+        now. Each that has ended may let others go on."""
         calls = self._awaited()
-        versions = {_version(one): None for one in calls}
-        may_close = not versions.keys().isdisjoint(callees)
-        if may_close and (refusal := self._refusal(caller, calls, versions)):
-            return refusal
-        return "" if limiter is None else self._lacking(caller, calls, limiter)
+        for caller, waiting in list(self._of_callers.items()):
+            for number, call in list(waiting.items()):
+                if caller not in calls or call.execution != caller.instance.activity.executions:
+                    continue
+                refusal = self._never_answered(caller, {**calls, caller: call.callees})
+                if refusal:
+                    self.end(caller, number)
+                    caller.end_call(number, refusal)
+                    calls = self._awaited()
 
     def end(self, caller: Caller, number: int) -> None:
         """A call has its answer."""
@@ -75,6 +87,15 @@ class Waiting:
                 self._callers[version] -= 1
                 if not self._callers[version]:
                     del self._callers[version]
+
+    def _never_answered(self, caller: Caller, calls: Calls) -> str:
+        """Why what the caller waits for can never come; "" where it can."""
+        versions = {_version(one): None for one in calls}
+        may_close = not versions.keys().isdisjoint(calls.get(caller, ()))
+        if may_close and (refusal := self._refusal(caller, calls, versions)):
+            return refusal
+        limiter = self._surroundings.limiter
+        return "" if limiter is None else self._lacking(caller, calls, limiter)
 
     def _awaited(self) -> Calls:
         """What each instance waits for that executes. A call that an execution which has ended did

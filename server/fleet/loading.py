@@ -265,8 +265,7 @@ class VersionLoader:
         placements = place(config, self._settings.cores)
         keep, missing = difference(placements, built.devices, built.names, ready)
         instances = [served.instances[index] for index in keep]
-        devices = [built.devices[index] for index in keep]
-        names = [built.names[index] for index in keep]
+        devices, names = [built.devices[i] for i in keep], [built.names[i] for i in keep]
         if missing:
             prepared = await self._prepare(version, missing)
             if built.closed:
@@ -278,8 +277,9 @@ class VersionLoader:
             names += prepared.parts.names
         self._limits.register(config, instances)
         built.devices, built.names = tuple(devices), tuple(names)
-        served.instances = tuple(instances)
-        served.version = version
+        served.instances, served.version = tuple(instances), version
+        if self._scripts is not None:
+            self._scripts.resized()
         patience_ns = int(self._settings.exit_timeout_secs * 1e9)
         await built.scheduler.resize(instances, time.monotonic_ns() + patience_ns)
         self.memory.resized(built.held, devices)

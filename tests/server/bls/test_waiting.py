@@ -35,6 +35,10 @@ class CallingOne:
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
         self.activity = Activity()
+        self.ended: list[tuple[int, str]] = []
+
+    def end_call(self, number: int, refusal: str) -> None:
+        self.ended.append((number, refusal))
 
     @property
     def instance(self) -> "CallingOne":
@@ -76,11 +80,26 @@ class Scene:
         models = LimitedShelf({"holder": 1, "relay": 0, "needy": 1})
         dataplane = DataPlane(models, "s", "0")  # type: ignore[arg-type]
         self._waiting = Waiting(GatewaySurroundings(lambda: dataplane))
+        self._models, self._limiter = models, models.limiter
         self.holder, self.relay = models.callers["holder"], models.callers["relay"]
+        self.needy = models.callers["needy"]
         self.holder.execute()
         assert models.limiter.may_start(self.holder, Nobody())
         models.limiter.take(self.holder)
         self._number = 0
+
+    def give_instances(self, model: str, count: int) -> None:
+        """As a new config of the model that serves does."""
+        served = self._models.get(model, None)
+        others = [CallingOne(served.version) for _ in range(count - 1)]
+        self._limiter.register(dict.fromkeys(others, InstanceLimit({})))
+        served.instances = (served.instances[0], *(cast(Instance, one) for one in others))
+        self._waiting.look_again()
+
+    def raise_limits(self, caller: CallingOne, copies: int) -> None:
+        """As a new config of the model that serves does."""
+        self._limiter.register({caller: InstanceLimit({R: copies})})
+        self._waiting.look_again()
 
     def call(self, caller: CallingOne, model: str) -> str:
         """Its refusal."""
@@ -114,5 +133,37 @@ def test_a_call_that_an_ended_execution_did_not_wait_for_keeps_its_instance_from
         assert scene.call(scene.holder, "relay") == ""
         scene.relay.execute()
         assert scene.call(scene.holder, "relay") == "", "another execution is inside by now"
+
+    play(act)
+
+
+def test_call_whose_model_comes_to_need_what_its_caller_holds_is_ended_and_no_other() -> None:
+    def act(scene: Scene) -> None:
+        assert scene.call(scene.holder, "relay") == ""
+        assert scene.call(scene.needy, "relay") == "", "it does not execute"
+        scene.raise_limits(scene.relay, 0)
+        assert not scene.holder.ended
+        scene.raise_limits(scene.relay, 1)
+        ((number, refusal),) = scene.holder.ended
+        assert number == 1
+        assert "'relay' version 1 needs 1 of the resource 'R'" in refusal
+        scene.raise_limits(scene.relay, 1)
+        assert len(scene.holder.ended) == 1
+        assert not scene.needy.ended
+
+    play(act)
+
+
+def test_call_that_closes_a_circle_with_the_last_instance_is_ended() -> None:
+    """`relay` has two instances, one of which calls the other, which is removed."""
+
+    def act(scene: Scene) -> None:
+        scene.give_instances("relay", 2)
+        scene.relay.execute()
+        assert scene.call(scene.relay, "relay") == ""
+        scene.give_instances("relay", 1)
+        ((number, refusal),) = scene.relay.ended
+        assert number == 1
+        assert "this call can never be answered" in refusal
 
     play(act)
