@@ -7,6 +7,7 @@ decoupled step's responses take a task to be read.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from schedulers.calls import ModelCall, ModelCaller
@@ -14,6 +15,7 @@ from schedulers.counters import StepCounters
 from schedulers.ensembles.policy.run import EnsembleRun
 from schedulers.ensembles.policy.static_run import StaticRun
 from schedulers.ensembles.policy.step_call import StepCall
+from schedulers.ensembles.policy.stream_hold import PATIENCE_NS, STUCK_NS, HoldVerdict, StreamHold
 from schedulers.ensembles.step_errors import in_ensemble
 from schedulers.errors import DeadlineExceeded, EnsembleFailed
 from schedulers.policy.queue import Ticket
@@ -22,10 +24,6 @@ from schedulers.request import CallContext, InferResponse
 
 MOST_UNREAD = 16
 """Responses that the client has not read yet when a decoupled step is read no further."""
-
-MOST_BEHIND = 16
-"""Calls that wait for their turn (`max_inflight_requests`) when a decoupled step is read no
-further."""
 
 Ended = Callable[["EnsembleProgress", Exception | None], None]
 
@@ -43,6 +41,7 @@ class EnsembleProgress:
         "_loop",
         "_open",
         "_over",
+        "_progress",
         "_room",
         "_run",
         "_tasks",
@@ -72,7 +71,7 @@ class EnsembleProgress:
         self._counters = counters
         self._open: dict[Reply, tuple[StepCall, int]] = {}
         self._tasks: set[asyncio.Task[None]] | None = None
-        self._unread = 0
+        self._unread = self._progress = 0
         self._room: asyncio.Event | None = None
         self._over = self._going_on = self._again = False
         self._timer: asyncio.TimerHandle | None = None
@@ -201,6 +200,7 @@ class EnsembleProgress:
 
     async def _read(self, reply: Reply, call: StepCall, began_ns: int, room: asyncio.Event) -> None:
         """The responses of a decoupled step, as fast as they are worked on and read."""
+        hold = StreamHold()
         try:
             async for response in reply:
                 if self._over:
@@ -208,9 +208,12 @@ class EnsembleProgress:
                 if response.outputs:
                     self._run.answered(call, response.outputs)
                     self._go_on()
-                while not self._over and self._is_behind():
+                hold.was_read(sum(array.nbytes for array in response.outputs.values()))
+                while not self._over and not self._may_read(hold, call):
                     room.clear()
-                    await room.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(PATIENCE_NS / 1e9):
+                            await room.wait()
             self._open.pop(reply, None)
             self._count(reply, call, began_ns, time.monotonic_ns())
             self._run.ended(call)
@@ -221,14 +224,30 @@ class EnsembleProgress:
                 self._open.pop(reply, None)
                 self._count(reply, call, began_ns, time.monotonic_ns())
                 self._fail_in(error)
+            reply.cancel()
             return
         self._go_on()
         room.set()
 
-    def _is_behind(self) -> bool:
-        return self._unread >= MOST_UNREAD or self._run.waiting() >= MOST_BEHIND
+    def _may_read(self, hold: StreamHold, call: StepCall) -> bool:
+        """Raises EnsembleFailed for a stream behind which nothing goes on."""
+        if self._unread >= MOST_UNREAD:
+            hold.excuse()
+            return False
+        number = call.step.step.number
+        waiting = self._run.waiting_behind(number)
+        verdict = hold.decide(waiting, self._progress, time.monotonic_ns())
+        if verdict is HoldVerdict.FAIL:
+            raise EnsembleFailed(
+                f"step {number} ('{call.step.step.model}') is read no further, because {waiting} "
+                f"calls of the steps behind it wait for their turn and none has ended for "
+                f"{STUCK_NS // 10**9} s; their models may wait for '{call.step.step.model}' in "
+                "turn: give it more instances, or raise max_inflight_requests"
+            )
+        return verdict is HoldVerdict.READ
 
     def _count(self, reply: Reply, call: StepCall, began_ns: int, now_ns: int) -> None:
+        self._progress += 1
         queue_ns = max(0, reply.started_ns - began_ns)
         self.queue_ns += queue_ns
         rows = 1

@@ -79,6 +79,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     forked = ensemble("forked", ("a", "X", "Y0"), ("slow", "X", "Y1"))
     write(repository, "forked", forked)
     write(repository, "streaming", ensemble("streaming", ("many", "X", "t"), ("a", "t", "Y")))
+    for model, other in (("p", "q"), ("q", "p")):
+        write(repository, model, several(model, 60).replace("dynamic_batching {}", ""))
+        steps, bound = ((model, "X", "t"), (other, "t", "Y")), "max_inflight_requests: 1\n"
+        name = f"{model}_to_{other}"
+        write(repository, name, ensemble(name, *steps, inner=bound))
     write(repository, "nested", ensemble("nested", ("pair2", "X", "Y")))
     nested = ensemble("pair2", ("a", "X", "t"), ("b", "t", "Y"))
     write(repository, "pair2", nested.replace('"X"', '"INPUT0"').replace('"Y"', '"OUTPUT0"'))
@@ -204,6 +209,21 @@ def test_a_decoupled_step_makes_the_ensemble_decoupled_and_each_response_goes_on
     assert last == [False, False, False, True]
     with pytest.raises(InferenceServerException, match="decoupled transaction policy"):
         infer(server, "streaming", 1)
+
+
+def test_streaming_ensembles_that_wait_for_each_others_models_come_to_their_ends(
+    server: Server,
+) -> None:
+    results: Queue[tuple[Any, Any]] = Queue()
+    clients = [triton.InferenceServerClient(server.grpc) for _ in range(2)]
+    for client, name in zip(clients, ("p_to_q", "q_to_p"), strict=True):
+        client.start_stream(lambda result, error: results.put((result, error)))
+        client.async_stream_infer(name, [grpc_tensor(1)])
+    for _ in range(2 * 60 * 60):
+        _, error = results.get(timeout=PATIENCE_S)
+        assert error is None
+    for client in clients:
+        client.close()
 
 
 def test_a_steps_error_says_in_which_ensemble_and_keeps_its_status(server: Server) -> None:

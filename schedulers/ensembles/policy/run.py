@@ -125,9 +125,17 @@ class EnsembleRun:
         self.inflight += len(calls)
         return calls
 
-    def waiting(self) -> int:
-        """Calls that could start but for the limits."""
-        return len(self._ready)
+    def waiting_behind(self, number: int) -> int:
+        """Calls that could start but for the limits, of steps that run for each response of this
+        decoupled one."""
+        by_number = self._plan.by_number
+        count = 0
+        for call in self._ready:
+            level = call.step.level
+            while level not in (number, -1):
+                level = by_number[level].level
+            count += level == number
+        return count
 
     def answered(self, call: StepCall, outputs: Mapping[str, Array]) -> None:
         """One response of a call."""
@@ -228,12 +236,16 @@ class EnsembleRun:
             if value is None:
                 self._skip_if_dead(branch, one)
                 return
-            holds = step.condition.holds(value.reshape(-1) if value.ndim else value)
-            if not np.any(holds):
+            numbers = value.reshape(-1)
+            holds = step.condition.holds(numbers if len(numbers) != 1 else numbers[0])
+            if len(numbers) != 1:  # numpy's `any` takes 3 µs of one
+                some = np.any(holds)
+                if some and not np.all(holds):
+                    self._split(branch, holds)
+                    return
+                holds = some
+            if not holds:
                 self._skip(branch, one)
-                return
-            if not np.all(holds):
-                self._split(branch, np.asarray(holds))
                 return
         inputs = {}
         for given, tensor in step.inputs.items():

@@ -95,8 +95,8 @@ class StaticRun:
             self.inflight += len(ready)
         return ready
 
-    def waiting(self) -> int:
-        return len(self._ready)
+    def waiting_behind(self, number: int) -> int:
+        return 0  # there are no limits, and nothing is decoupled
 
     def answered(self, call: StepCall, outputs: Mapping[str, Array]) -> None:
         pairs, plan = call.step.step.outputs, self._plan

@@ -94,6 +94,48 @@ def test_a_stream_is_read_on_when_the_steps_behind_it_end_without_an_answer() ->
     assert asyncio.run(asyncio.wait_for(answers(), 60)) == 100
 
 
+class ManyCaller(SchedulerCaller):
+    """`many` answers a hundred times, and `twice` twice, each time a turn of the loop later."""
+
+    def call(self, call: ModelCall) -> Reply:
+        reply, times = Reply(), 100 if call.model == "many" else 2
+
+        def send(left: int) -> None:
+            if not left:
+                reply.close()
+                return
+            outputs = {"o": call.inputs["i"]}
+            reply.send(InferResponse(call.id, call.model, 1, outputs, last=False))
+            loop.call_soon(send, left - 1)
+
+        loop = asyncio.get_running_loop()
+        loop.call_soon(send, times)
+        return reply
+
+
+def test_calls_that_wait_for_a_streaming_step_do_not_keep_its_own_responses_from_being_read() -> (
+    None
+):
+    async def answers() -> int:
+        own = signature("m", {"X": "FP32"}, {"Y": "FP32"})
+        models = [
+            signature(name, {"i": "FP32"}, {"o": "FP32"}, decoupled=True)
+            for name in ("many", "twice")
+        ]
+        steps = ("many", {"i": "X"}, {"o": "t"}), ("twice", {"i": "t"}, {"o": "Y"})
+        graph = graph_of(own, *steps, max_inflight=1)
+        caller = ManyCaller({one.model: (one, None) for one in models})  # type: ignore[misc]
+        compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
+        assert isinstance(compiled, CompiledEnsemble)
+        ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
+        scheduler = EnsembleScheduler(ensemble, caller, Counters(), 4)
+        count = len([one async for one in scheduler.submit(request())])
+        await scheduler.close()
+        return count
+
+    assert asyncio.run(asyncio.wait_for(answers(), 60)) == 200
+
+
 class HeldCaller(SchedulerCaller):
     """Keeps the replies of the calls, for the test to end."""
 

@@ -1,0 +1,43 @@
+"""When a stream whose responses outrun the steps behind it is read on."""
+
+from schedulers.ensembles.policy.stream_hold import (
+    MOST_BEHIND,
+    MOST_HELD,
+    MOST_HELD_BYTES,
+    PATIENCE_NS,
+    STUCK_NS,
+    HoldVerdict,
+    StreamHold,
+)
+
+
+def test_a_stream_is_held_back_while_many_calls_wait_and_some_end() -> None:
+    hold = StreamHold()
+    assert hold.decide(MOST_BEHIND - 1, 0, 0) is HoldVerdict.READ
+    for progress in range(5):
+        now_ns = progress * (PATIENCE_NS - 1)
+        assert hold.decide(MOST_BEHIND, progress, now_ns) is HoldVerdict.WAIT
+
+
+def test_one_that_is_held_back_in_vain_is_read_on_until_some_call_ends() -> None:
+    hold = StreamHold()
+    assert hold.decide(MOST_BEHIND, 7, 0) is HoldVerdict.WAIT
+    assert hold.decide(MOST_BEHIND, 7, PATIENCE_NS) is HoldVerdict.READ
+    assert hold.decide(MOST_BEHIND + 1, 7, PATIENCE_NS + 1) is HoldVerdict.READ
+    assert hold.decide(MOST_BEHIND + 1, 8, PATIENCE_NS + 2) is HoldVerdict.WAIT
+
+
+def test_reading_on_has_a_bound_in_calls_and_in_bytes_and_an_end() -> None:
+    for waiting, size_bytes in ((MOST_HELD, 0), (MOST_BEHIND, MOST_HELD_BYTES)):
+        hold = StreamHold()
+        assert hold.decide(waiting, 0, 0) is HoldVerdict.WAIT
+        hold.was_read(size_bytes)
+        assert hold.decide(waiting, 0, STUCK_NS - 1) is HoldVerdict.WAIT
+        assert hold.decide(waiting, 0, STUCK_NS) is HoldVerdict.FAIL
+
+
+def test_a_client_that_does_not_read_is_no_reason_to_read_on_or_to_fail() -> None:
+    hold = StreamHold()
+    assert hold.decide(MOST_HELD, 0, 0) is HoldVerdict.WAIT
+    hold.excuse()
+    assert hold.decide(MOST_HELD, 0, STUCK_NS) is HoldVerdict.WAIT
