@@ -33,13 +33,13 @@ def test_valid_inputs_and_the_kept_corpus_break_nothing(name: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", ["config", "frames", "http2"])
 def test_a_short_run_of_the_fuzzer_breaks_nothing(name: str, tmp_path: Path) -> None:
-    inputs = 100 if name == "git" else 300
-    words = ["--targets", name, "--inputs", str(inputs), "--state", str(tmp_path)]
+    """One of a format, one of bytes, one of records that are cut apart; all are replayed above."""
+    words = ["--targets", name, "--inputs", "300", "--state", str(tmp_path)]
     done = _run("benchmarks.fuzz", *words)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert f"| {name} | {inputs:,} |" in done.stdout
+    assert f"| {name} | 300 |" in done.stdout
 
 
 def test_an_input_that_breaks_something_ends_the_replay_and_is_named(tmp_path: Path) -> None:
