@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from admin_ui.text import plain
+from admin_ui.text import job_type, plain
 from control.rollouts.state import Transition
 from control.routes.event_text import change_text
 
 SHORT = 8
 """Characters of a server's id that tell it from others."""
+
+PHASES = {"degraded": "rolled back", "aborting": "rolling back", "step": "in a step"}
+"""Of rollouts, whose words are others than their names."""
 
 Event = Mapping[str, Any]
 
@@ -151,10 +154,10 @@ def _unloaded(thing: str, data: Mapping[str, Any]) -> str:
 
 def _push(state: str) -> Callable[[str, Mapping[str, Any]], str]:
     def sentence(thing: str, data: Mapping[str, Any]) -> str:
-        where = (data.get("after") or {}).get("repository")
+        where = data.get("repository") or (data.get("after") or {}).get("repository")
         models = ", ".join(sorted(data.get("models") or {}))
-        what = f"push to {where}" if where else f"push of {models}" if models else f"push {thing}"
-        return f"{what} {state}"
+        of, to = f" of {models}" * bool(models), f" to {where}" * bool(where)
+        return f"push{of}{to} {state}" if of or to else f"push {thing} {state}"
 
     return sentence
 
@@ -171,9 +174,11 @@ def _rollout(thing: str, data: Mapping[str, Any]) -> str:
     after = data.get("after") or {}
     if data.get("words") or not after.get("phase"):
         return f"rollout of {data.get('name') or thing}: {data.get('words') or 'changed'}"
-    where = f"version {after.get('candidate')}, {after['phase']}, {after.get('weight') or 0:g} %"
-    reason = f": {after['reason']}" if after.get("reason") else ""
-    return f"rollout of {after.get('name') or thing}: {where}{reason}"
+    phase = PHASES.get(str(after["phase"]), str(after["phase"]))
+    reason = str(after.get("reason") or "")
+    what = reason if reason.startswith(phase) else f"{phase}: {reason}" if reason else phase
+    where = f"version {after.get('candidate')} at {after.get('weight') or 0:g} %"
+    return f"rollout of {after.get('name') or thing}: {where}, {what}"
 
 
 def _residency(what: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -200,18 +205,18 @@ _JOB_STATES = {
 
 def _job(state: str) -> Callable[[str, Mapping[str, Any]], str]:
     def sentence(thing: str, data: Mapping[str, Any]) -> str:
-        what = str(data.get("type", "job")).replace("_", " ")
+        what = job_type(str(data.get("type", "")))
         of = f" of {data['model']} version {data['version']}" if data.get("model") else f" {thing}"
         reason = (data.get("after") or {}).get("reason")
         said = _JOB_STATES.get(state, f"is {state}")
-        return f"job: {what}{of} {said}" + (f": {reason}" if reason else "")
+        return f"{what} job{of} {said}".strip() + (f": {reason}" if reason else "")
 
     return sentence
 
 
 def _job_progress(thing: str, data: Mapping[str, Any]) -> str:
-    of = f"{data.get('type', 'job')} of {data.get('model', thing)}".replace("_", " ")
-    return f"job: {of}: {(data.get('fraction') or 0) * 100:.0f} %, {data.get('progress', '')}"
+    of = f"{job_type(str(data.get('type', '')))} job of {data.get('model', thing)}".strip()
+    return f"{of}: {(data.get('fraction') or 0) * 100:.0f} %, {data.get('progress', '')}"
 
 
 def _pipeline(state: str) -> Callable[[str, Mapping[str, Any]], str]:

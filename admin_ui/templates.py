@@ -53,6 +53,8 @@ def environment() -> Environment:
         "duration": text.duration,
         "moment": text.moment,
         "number": text.number,
+        "measured": text.measured,
+        "job_type": text.job_type,
         "plain": text.plain,
         "shell": shlex.quote,
         "short": text.short,

@@ -48,9 +48,14 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def measured(value: float) -> str:
+    """Three digits of what was measured, the whole number from 100 on: 23.09 → "23.1"."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def signed(value: float) -> str:
-    """A difference: 1.5 → "+1.5"."""
-    return f"+{number(value)}" if value > 0 else number(value)
+    """A difference that was measured: 1.5 → "+1.5"."""
+    return f"+{measured(value)}" if value > 0 else measured(value)
 
 
 def plain(value: object) -> str:
@@ -95,6 +100,11 @@ def age(text: str, now: datetime) -> str:
         if abs(seconds) >= length:
             return form.format(f"{abs(seconds) // length:.0f} {unit}")
     return form.format(f"{abs(seconds):.0f} s")
+
+
+def job_type(name: str) -> str:
+    """ "quantise_llm" → "quantise LLM"."""
+    return name.replace("_", " ").replace("llm", "LLM")
 
 
 def who(principal: str) -> str:

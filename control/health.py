@@ -9,7 +9,7 @@ STATES = ("FAILED", "FAILING", "DEGRADED", "DRAINING", "LOADING", "UNLOADED", "R
 should, DEGRADED answers, and worse than it should."""
 
 FAILED, FAILING, DEGRADED = "FAILED", "FAILING", "DEGRADED"
-LOADING, READY = "LOADING", "READY"
+LOADING, UNLOADED, READY = "LOADING", "UNLOADED", "READY"
 
 OK = "ok"
 LOAD_STATES = ("loading", "draining", "unloaded")

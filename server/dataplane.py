@@ -19,7 +19,7 @@ from server.admit import NO_TERMS, read_terms
 from server.codec.output_format import InferBody
 from server.drift.observer import DriftObserver
 from server.errors import InvalidRequest, NotReady, UnknownModel
-from server.history.history import RequestHistory
+from server.history.history import LONGEST_ID, RequestHistory
 from server.inference import Inference
 from server.process.lifecycle import STOPPING, Lifecycle
 from server.routing.mirror_requests import copy_for
@@ -119,7 +119,7 @@ class DataPlane:
             inference.trace = self._begin_trace(inference, served)
         try:
             body = inference.decode(served)
-            inference.client_id = inference.client_id or body.id
+            inference.client_id = inference.client_id or body.id[:LONGEST_ID]
             request = _request(inference, served, body)
             if inference.trace is not None:
                 inference.trace.admitted(request)

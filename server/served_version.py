@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 RESTARTING = "no live instance: its worker died and is being restarted"
 
 HUNG = "no live instance: an execution hangs inside the server, where it cannot be ended"
+STANDBY = "unloaded, loads on demand"
+LOADING_ON_DEMAND = "unloaded, is loading on demand"
+"""Of a version that counts as ready, because its next request loads it."""
 
 
 class ServingState(StrEnum):

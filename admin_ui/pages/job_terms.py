@@ -34,6 +34,11 @@ class SpecField:
     required: bool = False
 
     @property
+    def label(self) -> str:
+        """As people read it: "per_channel" → "Per channel"."""
+        return self.name.replace("_", " ").capitalize()
+
+    @property
     def attributes(self) -> dict[str, str]:
         """Of the input."""
         if self.kind != "number":

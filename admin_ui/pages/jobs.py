@@ -14,8 +14,9 @@ from admin_ui.reports.seen import SeenReport, seen_report
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
-from admin_ui.text import link, moment
+from admin_ui.text import job_type, link, moment
 from control.jobs.messages import CurvePoint
+from control.jobs.policy.admission import USUAL_QUEUE
 from control.jobs.policy.states import UNFINISHED, JobState
 from control.jobs.spec import JOB_TYPES
 
@@ -68,6 +69,7 @@ async def load(visit: PageContext) -> ScreenContent:
         title=title_of(job),
         job=job,
         pipeline=pipeline,
+        usual_queue=USUAL_QUEUE,
         rail=[] if pipeline is None else rail_of(pipeline, job["step"]),
         log=output["text"],
         curves=[draw(one) for one in curves(points)],
@@ -143,7 +145,7 @@ def rail_of(pipeline: Any, here: int) -> list[dict[str, Any]]:
         elif step["rollout"]:
             page = link("/rollouts/{rollout}", rollout=step["rollout"])
         made = f"{step['model']} version {step['version']}" if step["version"] else ""
-        label = step["type"].replace("_", " ")
+        label = job_type(step["type"])
         rail.append({
             "state": state, "label": label, "words": step["state"], "made": made, "page": page,
             "current": step["number"] == here,
@@ -154,8 +156,8 @@ def rail_of(pipeline: Any, here: int) -> list[dict[str, Any]]:
 def title_of(job: Any) -> str:
     """ "Quantise digits version 2"."""
     source = job["sources"][0]
-    kind = job["type"].replace("_", " ").capitalize()
-    return f"{kind} {source['model']} version {source['version']}"
+    kind = job_type(job["type"])
+    return f"{kind[:1].upper()}{kind[1:]} {source['model']} version {source['version']}"
 
 
 async def create(visit: PageContext) -> str:

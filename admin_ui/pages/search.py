@@ -1,16 +1,17 @@
-"""Search over everything that has a page: models, versions, routes, rollouts, pushes, users,
-settings, docs. The menu's pages are found by the browser, in the menu itself."""
+"""Search over everything that has a page: models, versions, routes, rollouts, pushes, jobs,
+pipelines, users, settings, docs. The menu's pages are found by the browser, in the menu itself."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from admin_ui.event_text import PHASES
 from admin_ui.page_context import PageContext
 from admin_ui.pages.help import help_pages
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
-from admin_ui.text import link, who
+from admin_ui.text import job_type, link, who
 from control.access.scopes import Action
 
 MOST, LATEST = 40, 200
@@ -70,6 +71,8 @@ async def _everything(visit: PageContext) -> list[SearchResult]:
         rollouts,
         pushes,
         experiments,
+        jobs,
+        pipelines,
         users,
         rows,
     ) = await asyncio.gather(
@@ -80,6 +83,8 @@ async def _everything(visit: PageContext) -> list[SearchResult]:
         _latest(visit, "/rollouts"),
         _latest(visit, "/pushes"),
         _latest(visit, "/experiments"),
+        _latest(visit, "/jobs"),
+        _latest(visit, "/pipelines"),
         visit.every("/users") if visit.may(Action.ADMIN) else _nothing(),
         visit.every("/settings") if visit.may(Action.ADMIN) else _nothing(),
     )
@@ -94,6 +99,8 @@ async def _everything(visit: PageContext) -> list[SearchResult]:
         *(_named("experiment", "/experiments/{it}", "it", one["name"]) for one in experiments),
         *map(_rollout, rollouts),
         *map(_push, pushes),
+        *map(_job, jobs),
+        *(found for one in pipelines for found in _pipeline(one)),
         *(_named("user", "/access/users/{user}", "user", one["name"]) for one in users),
         *map(_setting, rows),
         *(SearchResult(one.title, "docs", one.name, one.to) for one in help_pages()),
@@ -129,12 +136,9 @@ def _alias(model: str, alias: str, number: int) -> SearchResult:
     return SearchResult(f"{model}@{alias}", "alias", f"version {number}", to)
 
 
-_PHASES = {"degraded": "rolled back", "aborting": "rolling back"}
-
-
 def _rollout(one: Any) -> SearchResult:
     to = link("/rollouts/{rollout}", rollout=one["id"])
-    phase = _PHASES.get(one["phase"], one["phase"])
+    phase = PHASES.get(one["phase"], one["phase"])
     about = f"to version {one['candidate']}, {phase}, {one['created_at'][:10]}"
     return SearchResult(one["name"], "rollout", about, to)
 
@@ -144,6 +148,21 @@ def _push(one: Any) -> SearchResult:
     return SearchResult(
         one["subject"] or one["id"], "push", about, link("/pushes/{id}", id=one["id"])
     )
+
+
+def _job(one: Any) -> SearchResult:
+    source = one["sources"][0]
+    name = f"{job_type(one['type'])} {source['model']} version {source['version']}"
+    about = f"{one['state']}, {one['created_at'][:10]}"
+    return SearchResult(name, "job", about, link("/jobs/{job}", job=one["id"]))
+
+
+def _pipeline(one: Any) -> list[SearchResult]:
+    """The page of the job that it has come to; nothing before the first."""
+    jobs = [step["job"] for step in one["steps"] if step["job"]]
+    name = f"{one['model']} version {one['version']}"
+    about = f"{one['state']}, step {one['step']} of {len(one['steps'])}, {one['created_at'][:10]}"
+    return [SearchResult(name, "pipeline", about, link("/jobs/{job}", job=jobs[-1]))] * bool(jobs)
 
 
 def _setting(row: Any) -> SearchResult:

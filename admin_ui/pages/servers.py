@@ -27,16 +27,18 @@ async def load(visit: PageContext) -> ScreenContent:
     }
     shown = table(visit, servers, keys, "id", lambda row: f"{row['id']} {row['admin_url']}")
     chosen = visit.query.get("server", "")
+    on_demand = await _on_demand(visit) if running else []
     ids = [one["id"] for one in servers if chosen in ("", one["id"])]
     counted = {name: dict(sorted(counter.items())) for name, counter in states.items()}
-    twin = {"items": list(shown.rows), "running": running}
+    twin = {"items": list(shown.rows), "running": running, "on_demand": on_demand}
     return ScreenContent(
         twin,
         table=shown,
         states=counted,
         this=this,
         running=running,
-        instances=_instances(visit, running["items"] if running else []),
+        instances=_instances(visit, _loaded(running["items"] if running else [], on_demand)),
+        on_demand=_residency(visit, on_demand),
         problem=problem,
         chosen=chosen if ids else "",
         traffic=await server_traffic(visit, ids or list(states)),
@@ -52,6 +54,35 @@ async def _running(visit: PageContext) -> tuple[Any, str]:
         if refused.status != 503:
             raise
         return None, refused.message
+
+
+async def _on_demand(visit: PageContext) -> list[Any]:
+    """Versions that load on demand here; none where the gateway has just gone."""
+    try:
+        found = await visit.maybe("/residency")
+    except ControlApiError as refused:
+        if refused.status != 503:
+            raise
+        return []
+    return list(found["items"]) if found else []
+
+
+def _residency(visit: PageContext, rows: list[Any]) -> TablePage:
+    keys = {
+        "model": lambda row: (row["model"], row["version"]),
+        "state": lambda row: (row["state"], row["model"]),
+        "bytes": lambda row: (-row["bytes"], row["model"]),
+        "idle": lambda row: float("inf") if row["idle_s"] is None else row["idle_s"],
+        "waiting": lambda row: (-row["waiting"], row["model"]),
+        "evictions": lambda row: (-row["evictions"], row["model"]),
+    }
+    return table(visit, rows, keys, "model", "{model} {state} {held_by}".format_map, "res.")
+
+
+def _loaded(rows: list[Any], on_demand: list[Any]) -> list[Any]:
+    """Without versions that wait for their first request, which have no instance."""
+    cold = {(one["model"], one["version"]) for one in on_demand if one["state"] != "loaded"}
+    return [row for row in rows if (row["model"], row["version"]) not in cold]
 
 
 def _instances(visit: PageContext, rows: list[Any]) -> TablePage:

@@ -1,6 +1,6 @@
 """How each model did in the last minutes, as numbers for a table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -8,19 +8,16 @@ from typing import Any
 from admin_ui.page_context import PageContext
 from admin_ui.services import ControlApiError
 from control.clock import text_of
-from control.series.points import CANCELLED
 
 RECENT = timedelta(minutes=15)
-POINTS = 2
-"""The fewest that the API gives."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RecentTraffic:
-    """`error_percent` and `p99_ms` are None where nothing was answered; p99 is that of the slower
-    half of the time."""
+    """Of `RECENT` until the last full minute. `error_percent` and `p99_ms` are None where nothing
+    was answered."""
 
     requests_per_s: float
     error_percent: float | None
@@ -30,7 +27,7 @@ class RecentTraffic:
 async def recent_traffic(visit: PageContext) -> dict[str, RecentTraffic]:
     """By model; nothing where this principal may not see it, or the database does not answer."""
     now = visit.services.now()
-    query = {"since": text_of(now - RECENT), "until": text_of(now), "points": str(POINTS)}
+    query = {"since": text_of(now - RECENT), "until": text_of(now), "points": "1"}
     try:
         page = await visit.maybe("/series", query)
     except ControlApiError as refused:
@@ -41,25 +38,14 @@ async def recent_traffic(visit: PageContext) -> dict[str, RecentTraffic]:
 
 
 def recent_of(items: Iterable[Row]) -> dict[str, RecentTraffic]:
-    """Of the series of models. Pure."""
+    """Of the series of models, of one point each. Pure."""
     found = {}
     for one in items:
-        rates = _numbers(one["requests_per_s"])
-        if not any(rates):
-            continue
-        failed = sum(
-            sum(_numbers(column))
-            for reason, column in one["failed_per_s"].items()
-            if reason != CANCELLED
+        rate, share, p99_ms = (
+            one[name][-1] for name in ("requests_per_s", "error_rate", "latency_ms_p99")
         )
-        quantiles = _numbers(one["latency_ms_p99"])
-        found[str(one["name"])] = RecentTraffic(
-            sum(rates) / len(rates),
-            100 * failed / sum(rates),
-            max(quantiles) if quantiles else None,
-        )
+        if rate:
+            found[str(one["name"])] = RecentTraffic(
+                rate, None if share is None else 100 * share, p99_ms
+            )
     return found
-
-
-def _numbers(column: Sequence[float | None]) -> list[float]:
-    return [value for value in column if value is not None]

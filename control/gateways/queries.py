@@ -326,7 +326,11 @@ class RequestsQuery(Struct, frozen=True, tag="requests"):
 
 
 class ResidentVersion(Struct, frozen=True):
-    """A version that loads on demand, as `control.api.resources.residency` shows it."""
+    """A version that loads on demand, as the control API shows it, too. `state`: loaded, loading or
+    unloaded; `bytes` of memory it is granted; `idle_s` since its last request, null before the
+    first; requests that are `waiting` for its load; `evictions` to make room for another since the
+    server began; `held_by`: why it would not be evicted now, "" if it would. `warm_hours`,
+    `keep_warm_s`, `min_residency_s` and `idle_unload_s` as its config and the settings say."""
 
     model: str
     version: int

@@ -213,8 +213,8 @@ def _errors(state: RolloutState, strata: Sequence[Stratum], here: Stratum) -> Gu
     bound = lower if lower > margin else max(lower, likely)
     worse = f"worse by at least {100 * bound:.2f} points"
     words = (
-        f"{found.candidate:.2%} of its requests failed, {found.control:.2%} of the stable "
-        f"version's: {worse if bound > 0 else 'not significantly worse'} "
+        f"{_percent(found.candidate)} of its requests failed, {_percent(found.control)} of the "
+        f"stable version's: {worse if bound > 0 else 'not significantly worse'} "
         f"(limit {100 * margin:.2f}, half of it to pause)"
     )
     numbers = {**_rates(found), "lower": bound, "upper": surely.upper, "limit": margin}
@@ -223,6 +223,10 @@ def _errors(state: RolloutState, strata: Sequence[Stratum], here: Stratum) -> Gu
     if must and outcome is GuardrailOutcome.OK and found.candidate - found.control > margin:
         outcome = GuardrailOutcome.WAITING
     return GuardrailVerdict("errors", outcome, words, numbers, required=must)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
 
 
 def _of_bounds(surely: float, likely: float, margin: float) -> GuardrailOutcome:
@@ -239,8 +243,8 @@ def _outputs(metric: str, what: str, strata: Sequence[Stratum]) -> GuardrailVerd
         )
     lower = _lower(found, OUTPUT_ALPHA, 0.0)
     words = (
-        f"{what}: {found.candidate:.2%} of its requests, {found.control:.2%} of the stable "
-        "version's"
+        f"{what}: {_percent(found.candidate)} of its requests, {_percent(found.control)} of the "
+        "stable version's"
     )
     outcome = GuardrailOutcome.FAIL if lower > 0 else GuardrailOutcome.OK
     return GuardrailVerdict(metric, outcome, words, {**_rates(found), "lower": lower})

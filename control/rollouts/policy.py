@@ -196,7 +196,7 @@ def _waits_for(
     if now < state.deadline:
         waits.append(f"{state.deadline - now:.0f} s")
     if (lacking := state.min_sample - _answered(state, arms)) > 0:
-        waits.append(f"{lacking} more requests of each arm")
+        waits.append(f"{lacking:,} more requests of each arm")
     if seen.candidate.missing:
         waits.append(f"the candidate to be ready on {', '.join(seen.candidate.missing)}")
     return f"waits for {' and '.join(waits)}" if waits else ""

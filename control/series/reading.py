@@ -59,6 +59,18 @@ def with_open_point(within: SeriesRange, until: int) -> tuple[SeriesRange, int]:
 MergedPoints = dict[str, SeriesPoint]
 """By the name of their series, of one stretch of time."""
 
+
+def as_one_point(
+    within: SeriesRange, series: dict[str, dict[int, SeriesPoint]]
+) -> tuple[SeriesRange, dict[str, dict[int, SeriesPoint]]]:
+    """The range as one step, and the points of each series by their starts as the one of it."""
+    found = {
+        name: {within.since: one_after_another([points[at] for at in sorted(points)])}
+        for name, points in series.items()
+    }
+    return replace(within, step_s=within.until - within.since), found
+
+
 _Source = tuple[str, int, int | str]
 """A row that points were made from: its server, when it begins, and its level or its boot. What is
 in such a row never changes."""

@@ -41,7 +41,7 @@ _TRACE_FLAGS = {
 _Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 
-class _UsageError(Exception):
+class UsageError(Exception):
     """A command line that cannot be followed; the message is one line for the person."""
 
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = parser.parse_args(words)
         return int(given.run(given))
-    except (_UsageError, SettingsError) as error:
+    except (UsageError, SettingsError) as error:
         print(f"modelyard: {error}", file=sys.stderr)
         return USAGE
 
@@ -111,7 +111,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            raise _UsageError(f"{self._unknown(rest[0])} (see {self.prog} --help)")
+            raise UsageError(f"{self._unknown(rest[0])} (see {self.prog} --help)")
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -130,7 +130,7 @@ class _Parser(argparse.ArgumentParser):
         return f"there is no flag '{name}'{nearest(name, flags)}"
 
     def error(self, message: str) -> NoReturn:
-        raise _UsageError(f"{message} (see {self.prog} --help)")
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 class _Columns(argparse.HelpFormatter):
@@ -212,7 +212,7 @@ def _serve(given: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(given).items() if name != "run"}
     settings = read_settings(flags, os.environ, Path.cwd())
     if problem := folders_problem(settings):
-        raise _UsageError(problem)
+        raise UsageError(problem)
     from server.app import serve
 
     return serve(settings)
@@ -237,12 +237,12 @@ def _demo(given: argparse.Namespace) -> int:
     try:
         print(demo.write())
     except OSError as error:
-        raise _UsageError(
+        raise UsageError(
             f"the example cannot be written into '{demo.folder}': {error.strerror or error}; name "
             "another folder with --into"
         ) from error
     if problem := folders_problem(settings):
-        raise _UsageError(problem)
+        raise UsageError(problem)
     from server.app import serve
 
     return serve(settings, partial(demo.calls, settings))
@@ -251,7 +251,7 @@ def _demo(given: argparse.Namespace) -> int:
 def _check(paths: Sequence[str], as_json: bool) -> int:
     for path in paths:
         if not Path(path).is_dir():
-            raise _UsageError(f"'{path}' is not a folder; name a repository or a model's folder")
+            raise UsageError(f"'{path}' is not a folder; name a repository or a model's folder")
     from server.cli.lint import find
 
     findings = find([Path(path) for path in paths])

@@ -14,9 +14,11 @@ from control.health import (
     FAILED,
     FAILING,
     HUNG,
+    LOADING,
     NO_INSTANCE,
     QUEUE_TIME,
     SLOW,
+    UNLOADED,
     VersionHealth,
     of_load,
 )
@@ -32,12 +34,22 @@ from server.health.policy import (
     judge,
 )
 from server.served_version import HUNG as HANGS
-from server.served_version import RESTARTING, ServedVersion, ServingState, VersionRow
+from server.served_version import (
+    LOADING_ON_DEMAND,
+    RESTARTING,
+    STANDBY,
+    ServedVersion,
+    ServingState,
+    VersionRow,
+)
 
 _DEGRADING = (SLOW, QUEUE_TIME)
 """What makes a version DEGRADED; the other findings make it FAILING."""
 
 _CAUSES = {RESTARTING: NO_INSTANCE, HANGS: HUNG}
+
+_ON_DEMAND = {STANDBY: UNLOADED, LOADING_ON_DEMAND: LOADING}
+"""What is said of a version that counts as ready while it is not loaded."""
 
 Key = tuple[str, int]
 
@@ -157,7 +169,7 @@ class HealthMonitor:
         """Of its load state, since it is so."""
         state = row.state or ServingState.UNLOADED
         known = self._loads.get(key)
-        health = of_load(state.value, row.reason, now)
+        health = of_load(_ON_DEMAND.get(row.reason, state.value), row.reason, now)
         code = _CAUSES.get(row.reason) if state is ServingState.FAILED else None
         health = VersionHealth(health.state, code or health.code, health.reason, now)
         if known is None or (known.state, known.code) != (health.state, health.code):

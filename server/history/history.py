@@ -5,7 +5,7 @@ others have, or KEEP_S have passed. Nothing of its tensors is.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -22,7 +22,9 @@ from server.request_ids import id_text, number_in
 
 KEEP_S = 900
 MOST_ROWS = 500
-LONGEST_ID, LONGEST_ERROR, LONGEST_NAME = 128, 200, 255
+LONGEST_ERROR, LONGEST_NAME = 200, 255
+LONGEST_ID = 128
+"""Of a client, whoever hands in a request cuts it to that: what waits is bounded, too."""
 MOST_WAITING = 512
 """Requests that have ended and of which no records are made yet, which takes 0.4 ms for so many."""
 
@@ -36,6 +38,7 @@ _OK, _FAILED, _REFUSED, _CANCELLED = range(4)
 _SUCCESS = (_OK, "")
 _FIELDS = 11
 """Of what waits to become a record; see `RequestHistory.ended`."""
+_MOST_VALUES = MOST_WAITING * _FIELDS
 _Target = tuple[str, int, str]
 """Model, version and the arm as responses say it."""
 
@@ -71,7 +74,26 @@ class RequestHistory:
             reply.instance,  # type: ignore[attr-defined]
             request.client_id,
         )
-        if len(self._waiting) >= MOST_WAITING * _FIELDS:
+        if len(self._waiting) >= _MOST_VALUES:
+            self._record()
+
+    def refused(self, inference: Inference, version: int, error: Exception) -> None:
+        """A request that came to no scheduler; `version` 0 where none was found."""
+        now_ns = _now_ns()
+        self._waiting += (
+            inference.number,
+            inference.part,
+            inference.model[:LONGEST_NAME],
+            version,
+            inference.arm,
+            inference.arrived_ns or now_ns,
+            0,
+            now_ns,
+            (_REFUSED, client_text(error)[:LONGEST_ERROR]),
+            NOT_EXECUTED,
+            inference.client_id,
+        )
+        if len(self._waiting) >= _MOST_VALUES:
             self._record()
 
     def group_ended(self, reply: Reply) -> None:
@@ -96,7 +118,7 @@ class RequestHistory:
                 reply.instance,
                 caused.client_id,
             )
-        if len(self._waiting) >= MOST_WAITING * _FIELDS:
+        if len(self._waiting) >= _MOST_VALUES:
             self._record()
 
     def _record(self) -> None:
@@ -107,11 +129,9 @@ class RequestHistory:
         columns = [waiting[field::_FIELDS] for field in range(_FIELDS)]
         numbers, parts, models, versions, arms, arrived, started, ended, *rest = columns
         endings, instances, client_ids = rest
-        names = [client_id[:LONGEST_ID] for client_id in client_ids]
         came, at, end = (numpy.array(times, "i8") for times in (arrived, started, ended))
         executed = at > 0
         begun = numpy.where(executed, at, end)
-        failures = [ending or _SUCCESS for ending in endings]
         records = {
             "number": numpy.array(numbers, "i8"),
             "part": numpy.array(parts, "i8"),
@@ -119,42 +139,24 @@ class RequestHistory:
             "arrived_ns": came,
             "queue_us": (begun - came) // 1000,
             "compute_us": (end - begun) // 1000,
-            "outcome": numpy.array([outcome for outcome, _ in failures], "i8"),
+            "outcome": numpy.zeros(len(ended), "i8"),
             "instance": numpy.where(executed, instances, NOT_EXECUTED),
         }
-        texts = [text for _, text in failures]
-        if not any(names) and not any(texts) and self._ring.add_without_texts(records):
-            return
-        rows = zip(*(column.tolist() for column in records.values()), names, texts, strict=True)
-        for row in rows:
-            self._ring.add(*row)
+        texts: Sequence[str] = [""] * len(ended)
+        if endings.count(None) < len(endings):
+            outcomes, texts = zip(*(ending or _SUCCESS for ending in endings), strict=True)
+            records["outcome"] = numpy.array(outcomes, "i8")
+        self._ring.add(records, client_ids, texts)
 
     def _codes_of(self, targets: Iterable[_Target]) -> list[int]:
         ring, targets = self._ring, list(targets)
-        known = self._codes
-        codes = [self._code(target) if target not in known else known[target] for target in targets]
+        try:
+            return list(map(self._codes.__getitem__, targets))
+        except KeyError:
+            codes = [self._code(target) for target in targets]
         if self._ring is not ring:  # it has begun anew in between: the first codes are no more
             codes = [self._code(target) for target in targets]
         return codes
-
-    def refused(self, inference: Inference, version: int, error: Exception) -> None:
-        """A request that came to no scheduler; `version` 0 where none was found."""
-        self._record()
-        now_ns = time.monotonic_ns()
-        arrived_ns = inference.arrived_ns or now_ns
-        code = self._code((inference.model[:LONGEST_NAME], version, inference.arm))
-        self._ring.add(
-            inference.number,
-            inference.part,
-            code,
-            arrived_ns,
-            (now_ns - arrived_ns) // 1000,
-            0,
-            _REFUSED,
-            NOT_EXECUTED,
-            inference.client_id[:LONGEST_ID],
-            client_text(error)[:LONGEST_ERROR],
-        )
 
     def _code(self, target: _Target) -> int:
         code = self._codes.get(target)

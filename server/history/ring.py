@@ -3,7 +3,7 @@
 Bounded by their number and the size of their texts, whichever is reached first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -74,71 +74,45 @@ class RequestRing:
     def __len__(self) -> int:
         return self._added - self._oldest
 
-    def add(  # noqa: PLR0913 - a record's fields; making one would cost as much as keeping it
+    def add(
         self,
-        number: int,
-        part: int,
-        target: int,
-        arrived_ns: int,
-        queue_us: int,
-        compute_us: int,
-        outcome: int,
-        instance: int,
-        client_id: str,
-        error: str,
+        records: Mapping[str, NDArray[numpy.int64]],
+        client_ids: Sequence[str],
+        errors: Sequence[str],
     ) -> None:
-        """As RingRecord has them; durations beyond 71 minutes are cut to that."""
-        added, most = self._added, self._most
-        place = added % most
-        if added < most:
-            self._ids.append(client_id)
-            self._errors.append(error)
-        else:
-            if self._oldest == added - most:
-                self._drop_oldest()
-            self._ids[place], self._errors[place] = client_id, error
-        self._added = added + 1
-        _RECORD.pack_into(
-            self._buffer,
-            place * _RECORD.size,
-            number,
-            arrived_ns,
-            part,
-            target,
-            queue_us if queue_us < _MOST_US else _MOST_US,
-            compute_us if compute_us < _MOST_US else _MOST_US,
-            outcome,
-            instance,
-        )
-        if client_id or error:
-            self.text_bytes += _size(client_id) + _size(error)
-            while self.text_bytes > self._most_text_bytes:
-                self._drop_oldest()
+        """Add many, the oldest first, and no more than the ring holds: columns by the names of
+        RingRecord's fields, and its texts. Durations beyond 71 minutes are cut to that."""
+        count, begin = len(client_ids), self._added % self._most
+        until_wrap = min(count, self._most - begin)
+        self._put(begin, slice(0, until_wrap), records, client_ids, errors)
+        if until_wrap < count:
+            self._put(0, slice(until_wrap, count), records, client_ids, errors)
+        self._added += count
+        self._oldest = max(self._oldest, self._added - self._most)
+        while self.text_bytes > self._most_text_bytes:
+            self._drop_oldest()
 
-    def add_without_texts(self, records: Mapping[str, NDArray[numpy.int64]]) -> bool:
-        """Add many at once, the oldest first: columns by the names of RingRecord's fields, but for
-        the texts, of which they have none. False, and nothing is added, while the ring holds
-        texts, which have to be dropped one by one."""
-        added, most = self._added, self._most
-        count = len(records["number"])
-        if self.text_bytes or count > most:
-            return False
-        missing = min(most, added + count) - len(self._ids)
-        if missing > 0:
-            self._ids += [""] * missing
-            self._errors += [""] * missing
-        places = numpy.arange(added, added + count) % most
+    def _put(
+        self,
+        begin: int,
+        part: slice,
+        records: Mapping[str, NDArray[numpy.int64]],
+        client_ids: Sequence[str],
+        errors: Sequence[str],
+    ) -> None:
+        """This part of them from one place on."""
+        places = slice(begin, begin + part.stop - part.start)
         for name, column in records.items():
-            is_duration = name in _DURATIONS
-            self._columns[name][places] = column.clip(0, _MOST_US) if is_duration else column
-        self._added = added + count
-        self._oldest = max(self._oldest, self._added - most)
-        return True
+            values = column[part]
+            self._columns[name][places] = values.clip(0, _MOST_US) if name in _DURATIONS else values
+        for texts, new in ((self._ids, client_ids[part]), (self._errors, errors[part])):
+            self.text_bytes += _size(new) - _size(texts[places])
+            texts[places] = new
 
     def _drop_oldest(self) -> None:
         place = self._oldest % self._most
         self._oldest += 1
-        self.text_bytes -= _size(self._ids[place]) + _size(self._errors[place])
+        self.text_bytes -= _size((self._ids[place], self._errors[place]))
         self._ids[place] = self._errors[place] = ""
 
     def places(self) -> Places:
@@ -172,5 +146,7 @@ class RequestRing:
         )
 
 
-def _size(text: str) -> int:
-    return len(text) + TEXT_BYTES if text else 0
+def _size(texts: Sequence[str]) -> int:
+    if not any(texts):  # as most are
+        return 0
+    return sum(map(len, texts)) + TEXT_BYTES * (len(texts) - texts.count(""))

@@ -8,15 +8,7 @@ import pytest
 from admin_ui.templates import STATIC
 from control.jobs.claims import AttemptDone, AttemptFailed, claim, finish, renew
 from control.jobs.messages import CurvePoint, JobProgress
-from control.jobs.report import (
-    Figure,
-    GraphNode,
-    NetworkGraph,
-    Plot,
-    PlotSeries,
-    Report,
-    ReportTable,
-)
+from control.jobs.report import Figure, Report
 from control.jobs.tables import Job
 from control.jobs.views import JobView
 from control.pipelines.service import PushedSteps, begin
@@ -24,33 +16,7 @@ from control.sql.database import SYSTEM, Database
 from support.admin import Api
 from support.console import Person, person
 from support.deployed import deploy
-from support.jobs import WORKER, enqueued
-
-REPORT = Report(
-    title="Quantise digits version 1",
-    verdict="advice",
-    reasons=("Agreement is 99.4 %, and 99 % were asked.",),
-    warnings=("int8 is slower on this processor; serve the source.",),
-    figures=(
-        Figure("Size", "B", 4_000_000, 1_000_000, "lower"),
-        Figure("Accuracy", "%", 97.5, 97.1, "higher"),
-    ),
-    tables=(
-        ReportTable(
-            "Layers", ("layer", "error", "kept"), (("conv1", 0.25, True), ("fc", None, False))
-        ),
-    ),
-    plots=(
-        Plot("Latency", "batch", "ms", (PlotSeries("source", ((1.0, 2.0), (8.0, 9.0))),), "line"),
-        Plot("Bars", "batch", "ms", (PlotSeries("<b>int8</b>", ((1.0, 2.0),)),), "bar"),
-    ),
-    graphs=(NetworkGraph("After", (GraphNode("Conv", "a", ()), GraphNode("Relu", "b", (0,)))),),
-    spec={"type": "quantise", "floor": 0.99},
-    versions={"onnxruntime": "1.31.1"},
-    digests={"model": "ab" * 32},
-    cpu="EPYC 7543",
-    seconds=12.0,
-)
+from support.jobs import REPORT, WORKER, enqueued
 
 
 @pytest.fixture
@@ -213,6 +179,12 @@ def test_a_step_of_a_pipeline_shows_the_others_and_the_pipeline_can_be_cancelled
     assert re.findall(r"<b>(\w+)</b>", rail) == ["optimise", "quantise", "rollout"]
     assert re.findall(r'<li class="(\w+)"', rail) == ["here", "ahead", "ahead"]
     assert "step 1 of a pipeline" in operator.get("/jobs").text
+    found = operator.get("/search?q=digits", Accept="application/json").json["items"]
+    of_jobs = [(one["kind"], one["name"]) for one in found if one["to"].startswith("/jobs/")]
+    assert sorted(of_jobs) == [
+        ("job", "optimise digits version 2"),
+        ("pipeline", "digits version 2"),
+    ]
     assert operator.post(f"/jobs/{view.steps[0].job}/cancel-pipeline", {}).status == 303
     page = operator.get(f"/jobs/{view.steps[0].job}").text
     assert "step 1, optimise: cancelled" in page

@@ -49,7 +49,8 @@ def test_a_viewer_sees_the_routes_and_no_form_that_changes_them(shop: Api) -> No
 
 def test_no_route_yet_says_how_to_make_one(night: Api) -> None:
     assert (
-        "modelyard route set digits stable=digits:1" in person(night, "viewer").get("/routes").text
+        "modelyard route set digits --arm stable=digits:1=100"
+        in person(night, "viewer").get("/routes").text
     )
 
 

@@ -5,7 +5,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from admin_ui.event_text import merge_events, words
-from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
+from admin_ui.text import (
+    age,
+    count,
+    duration,
+    link,
+    measured,
+    moment,
+    number,
+    plain,
+    size,
+    spoken,
+    who,
+)
 from control import loads
 from control.clock import text_of
 from control.sql.database import Actor
@@ -52,6 +64,13 @@ def test_lengths_of_time_and_numbers_are_told_as_people_say_them() -> None:
     assert told == ["500 ms", "9.77 ms", "30 s", "1 min 30 s", "1 h", "59 min 22 s", "1 d 1 h"]
     assert spoken("waits for 3562 s and 2000 more") == "waits for 59 min 22 s and 2000 more"
     assert [number(one) for one in (10.0, 0.12345, 1234.56)] == ["10", "0.1235", "1,235"]
+    assert [measured(one) for one in (10.0, 0.2126, 23.09, 297.2, 1234.5)] == [
+        "10",
+        "0.213",
+        "23.1",
+        "297",
+        "1,234",
+    ]
     assert [plain("a"), plain(["b", None]), plain(1.5)] == ["a", '["b", null]', "1.5"]
 
 

@@ -90,6 +90,10 @@ def test_over_rest_the_body_keeps_the_clients_id_and_the_header_says_ours(
     assert other in {row["id"] for row in rows}
     assert len({row["id"] for row in rows}) == 2
 
+    _, _, answer = ask(server, "/v2/models/good/infer", {**BODY, "id": "long" * 100})
+    assert answer["id"] == "long" * 100
+    assert [row["client_id"] for row in known(folder, "long" * 32)] == ["long" * 32]
+
 
 def test_an_id_in_the_clients_header_is_said_again_and_found(server: Server, folder: Path) -> None:
     assert ask(server, "/v2/models/good/infer", BODY, **{"X-Request-Id": "edge-7"})[1] == "edge-7"

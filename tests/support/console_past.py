@@ -1,5 +1,6 @@
 """A past of a yard: `past_rollout`, which was rolled back, and `past_experiment`, which has
 run for a day. Both go through the real policies, each in one transaction whose clock is moved.
+`past_job` has ended with a report, and `begun_pipeline` has come to its first step.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ from control.experiments.analysis import record_points
 from control.experiments.records.exposures import ExposureEvent, expose
 from control.experiments.records.feedback import ClientFeedback, feedback
 from control.experiments.stamp import unit_key
+from control.jobs.claims import AttemptDone, claim, finish, renew
+from control.jobs.messages import CurvePoint, JobProgress
+from control.jobs.policy.admission import WorkerIdentity
+from control.pipelines.service import PushedSteps, begin
 from control.rollouts import counts, service
 from control.rollouts.arms import RolloutTotals
 from control.rollouts.counts import GatewayReport
@@ -19,6 +24,7 @@ from control.rollouts.plan_keys import parse_plan
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import CandidateRequest
 from control.sql.database import Actor, Database, Transaction
+from support.jobs import REPORT
 from support.rollout import arm
 from support.yard import Yard
 
@@ -77,6 +83,34 @@ def past_experiment(yard: Yard, name: str) -> None:
             )
             feedback(tx, list(bought))
             record_points(tx)
+
+
+def past_job(yard: Yard, job_id: str) -> str:
+    """Its id, once a worker of the queue "nobody" has handed in a report of it."""
+    worker = WorkerIdentity("seed", "seed", frozenset({"nobody"}))
+    database = Database(f"sqlite:///{yard.state}/modelyard.db")
+    try:
+        claimed = claim(database, worker, job_id)
+        assert claimed is not None
+        points = [CurvePoint("loss", step, 2.0 / (step + 1)) for step in range(20)]
+        renew(database, claimed, JobProgress(0.5, "measuring"), points, ["128 rows calibrate"])
+        finish(database, claimed, AttemptDone(REPORT))
+    finally:
+        database.close()
+    return job_id
+
+
+def begun_pipeline(yard: Yard) -> str:
+    """The id of the job that is its first step, on digits version 3."""
+    steps = ({"type": "optimise"}, {"type": "quantise"}, {"type": "rollout"})
+    database = Database(f"sqlite:///{yard.state}/modelyard.db")
+    try:
+        with database.change(OTTO) as tx:
+            view = begin(tx, PushedSteps("digits", {3: "0" * 64}, steps, "", is_checked=True))
+    finally:
+        database.close()
+    assert view is not None
+    return view.steps[0].job
 
 
 @contextmanager

@@ -8,12 +8,13 @@ import json
 from dataclasses import dataclass
 from http.client import HTTPConnection
 
-from support.console_past import past_experiment, past_rollout
+from support.console_past import begun_pipeline, past_experiment, past_job, past_rollout
 from support.server import identity_config
 from support.yard import Yard, write_identity
 
 PASSWORD = "correct horse battery"
 BROKEN = 'backend: "onnxruntime"\nmax_batch_size: 8\n'
+ON_DEMAND = 'parameters { key: "load_on_demand" value { string_value: "true" } }\n'
 PEOPLE = {"iris": "admin", "otto": "operator", "vera": "viewer"}
 
 
@@ -28,6 +29,8 @@ class Seeded:
     problem: str
     past_rollout: str
     job: str
+    reported: tuple[str, str]
+    step: str
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,14 @@ def seed(yard: Yard) -> Seeded:
     _sample(yard)
     _notify(yard)
     rollout, past = _roll_out(yard)
-    return Seeded(served, refused, token, rollout, _problem(yard), past, _job(yard))
+    job, reported = _job(yard), (past_job(yard, _job(yard)), past_job(yard, _job(yard, floor=0.9)))
+    step = begun_pipeline(yard)
+    return Seeded(served, refused, token, rollout, _problem(yard), past, job, reported, step)
 
 
-def _job(yard: Yard) -> str:
+def _job(yard: Yard, **fields: float) -> str:
     """The id of one that waits for a worker."""
-    terms = {"spec": {"type": "quantise", "model": "digits"}, "queue": "nobody"}
+    terms = {"spec": {"type": "quantise", "model": "digits", **fields}, "queue": "nobody"}
     status, made = yard.api("POST", "/jobs", terms)
     assert status == 202, made
     return str(made["id"])
@@ -80,8 +85,13 @@ def _job(yard: Yard) -> str:
 
 def _problem(yard: Yard) -> str:
     """The key of one that lasts: of the broken folder, or of a push."""
-    rows = yard.api("GET", "/problems")[1]["items"]
-    return str(next(one["key"] for one in rows if one["kind"] in ("load", "push")))
+
+    def lasting() -> list[str]:
+        rows = yard.api("GET", "/problems")[1]["items"]
+        return [str(one["key"]) for one in rows if one["kind"] in ("load", "push")]
+
+    yard.wait_for(lambda: bool(lasting()), "a problem of a load or a push")
+    return lasting()[0]
 
 
 def _notify(yard: Yard) -> None:
@@ -133,10 +143,14 @@ def _roll_out(yard: Yard) -> tuple[str, str]:
 
 
 def break_a_folder(yard: Yard) -> None:
-    """A model folder of the server's own that cannot be loaded, and one that can."""
+    """A model folder of the server's own that cannot be loaded, one that can, and one that its
+    first request loads."""
     good = yard.folder / "models" / "echo"
     (good / "1").mkdir(parents=True)
     (good / "config.pbtxt").write_text(identity_config("echo"))
+    rare = yard.folder / "models" / "archive"
+    (rare / "1").mkdir(parents=True)
+    (rare / "config.pbtxt").write_text(identity_config("archive") + ON_DEMAND)
     bad = yard.folder / "models" / "captions"
     (bad / "1").mkdir(parents=True)
     (bad / "1" / "model.onnx").write_bytes(b"not an onnx file")
@@ -175,7 +189,11 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "imports": "/jobs/imports",
         "job-new": "/jobs/new",
         "job-compare": "/jobs/compare",
+        "job-compared": "/jobs/compare?first={}&second={}".format(*seeded.reported),
         "job": f"/jobs/{seeded.job}",
+        "job-report": f"/jobs/{seeded.reported[0]}",
+        "job-of-a-pipeline": f"/jobs/{seeded.step}",
+        "search-for-jobs": "/search?q=quantise",
         "notifications": "/notifications",
         "webhook": "/notifications/on-call",
         "access": "/access",

@@ -2,42 +2,18 @@
 
 from functools import partial
 
-import msgspec
 from anyio import to_thread
-from msgspec.structs import asdict
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.errors import Conflict
-from control.gateways.queries import ResidencyAnswer, ResidencyQuery
+from control.gateways.queries import ResidencyAnswer, ResidencyQuery, ResidentVersion
 from control.loads import LONGEST_NAME
 from control.views import Page
 
 _PATH = "/residency/{model}"
 _CHANGE = Access(Action.OPERATE, "model")
-
-
-class ResidencyView(msgspec.Struct, frozen=True):
-    """A version that loads on demand. `state`: loaded, loading or unloaded; `bytes` of memory it is
-    granted; `idle_s` since its last request, null before the first; requests that are `waiting` for
-    its load; `evictions` to make room for another since the server began; `held_by`: why it would
-    not be evicted now, "" if it would. `warm_hours`, `keep_warm_s`, `min_residency_s` and
-    `idle_unload_s` as its config and the settings say."""
-
-    model: str
-    version: int
-    state: str
-    pinned: bool
-    bytes: int
-    idle_s: float | None
-    waiting: int
-    evictions: int
-    held_by: str
-    warm_hours: str
-    keep_warm_s: float
-    min_residency_s: float
-    idle_unload_s: float
 
 
 async def list_(call: AuthorizedCall) -> EndpointResult:
@@ -66,7 +42,7 @@ def _note(call: AuthorizedCall, action: str) -> None:
 
 
 def _page(found: ResidencyAnswer) -> EndpointResult:
-    return from_page(Page(tuple(ResidencyView(**asdict(one)) for one in found.items)))
+    return from_page(Page(found.items))
 
 
 _DONE = {"pin": "pinned", "unpin": "unpinned", "evict": "evicted", "load": "loaded"}
@@ -80,7 +56,7 @@ def _change(verb: str, path: str, action: str, summary: str) -> Operation:
         tag="Server",
         summary=summary,
         act=partial(_act, action=action),
-        list_of=ResidencyView,
+        list_of=ResidentVersion,
     )
 
 
@@ -92,7 +68,7 @@ OPERATIONS = (
         tag="Server",
         summary="Models that load on demand on this server: what is loaded, and what holds it",
         act=list_,
-        list_of=ResidencyView,
+        list_of=ResidentVersion,
         query=(Param("model", "Only of this model."),),
     ),
     _change("PUT", "pin", "pin", "Load a model on this server, and never evict it"),

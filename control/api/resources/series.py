@@ -6,16 +6,19 @@ from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.http_errors import MalformedRequest
 from control.series import views
-from control.series.reading import range_of, with_open_point
+from control.series.reading import as_one_point, range_of, with_open_point
 from control.series.selection import GROUPINGS, SERVED, SeriesSelection
 from control.series.storage import storage
 from control.series.views import SeriesPage, SeriesStorageView, view_of
 
 USUAL_POINTS, MOST_POINTS = 200, 1_000
+WHOLE_STEPS = 15
+"""Of which the only point of a range is made."""
+
 USUAL_RANGE = timedelta(hours=1)
 LONGEST_RANGE = timedelta(days=60)
-MOST_SERIES = 50
-"""In one answer: those with the most requests."""
+MOST_SERIES, MOST_SINGLE_POINTS = 50, 5_000
+"""In one answer: those with the most requests; of one point each."""
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:
@@ -27,17 +30,22 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     selection = SeriesSelection(by, _about(call, by), query.get("version"))
     since, until = range_asked_for(call)
     now = int(call.now.timestamp())
-    points = min(max(query.get("points") or USUAL_POINTS, 2), MOST_POINTS)
-    within = range_of(int(since.timestamp()), int(until.timestamp()), now, points)
-    within, open_s = with_open_point(within, int(until.timestamp()))
+    points = min(query.get("points") or USUAL_POINTS, MOST_POINTS)
+    single = points < 2
+    steps = WHOLE_STEPS if single else points
+    within, open_s = range_of(int(since.timestamp()), int(until.timestamp()), now, steps), 0
+    if not single:
+        within, open_s = with_open_point(within, int(until.timestamp()))
     call.services.series.write_held()
     with call.services.database.reading() as session:
         found = call.services.series.read(session, within, selection, query.get("server", ""))
+    if single:
+        within, found = as_one_point(within, found)
     starts = within.starts
     served = found.get("server", {}) if by == "server" else found.pop(SERVED, {})
     busiest = sorted(
         found, key=lambda name: -sum(one.succeeded + one.failures for one in found[name].values())
-    )[:MOST_SERIES]
+    )[: MOST_SINGLE_POINTS if single else MOST_SERIES]
     return EndpointResult(
         SeriesPage(
             since=moment(within.since),
@@ -120,7 +128,7 @@ OPERATIONS = (
             Param("server", "Of this server alone; else of all together."),
             Param("since", "From this moment on; an hour before `until` by default.", datetime),
             Param("until", "Before this moment; now by default.", datetime),
-            Param("points", f"How many points about, {MOST_POINTS} at most.", int),
+            Param("points", f"How many points about, {MOST_POINTS} at most; 1: of all of it.", int),
         ),
         gives=SeriesPage,
     ),

@@ -23,9 +23,9 @@ _COLUMNS: Columns = {
 
 def list_all(given: argparse.Namespace, api: ApiClient) -> Shown:
     # With it comes the control API, which no other command is to import.
-    from control.api.resources.residency import ResidencyView
+    from control.gateways.queries import ResidentVersion
 
-    found = list(api.items("/residency", ResidencyView, None, model=given.MODEL))
+    found = list(api.items("/residency", ResidentVersion, None, model=given.MODEL))
     return ListOutput(found, _COLUMNS, "no model loads on demand on this server")
 
 

@@ -30,11 +30,10 @@ from server.fleet.residency.relay import SHUT_DOWN, Relay
 from server.fleet.residency.standby import StandbyInstance
 from server.fleet.residency.terms import ResidencyTerms
 from server.fleet.residency.waiting_requests import LoadTicket, WaitingLimits, WaitingRequests
-from server.served_version import ServedVersion, not_ready_text
+from server.served_version import LOADING_ON_DEMAND, STANDBY, ServedVersion, not_ready_text
 
 _log = logging.getLogger(__name__)
 
-STANDBY = "unloaded, loads on demand"
 ROOM_PAUSE_S = 0.1
 """How soon a load that waits for others to become idle looks again."""
 CLOSE_S = 1.0
@@ -101,7 +100,7 @@ class OnDemandVersion:
     def state(self) -> str:
         """For the index; "" while it is loaded."""
         if self.loading:
-            return "unloaded, is loading on demand"
+            return LOADING_ON_DEMAND
         return "" if self.resident is not None else STANDBY
 
     # the seam

@@ -55,9 +55,9 @@ WHY = {
     fail_to_load: "it failed: srv-1: weights missing",
     grow: "memory is 1.21 × what is declared (limit 1.20)",
     trip: "10 of its last 20 requests failed",
-    fail_more_often: "10.00% of its requests failed, 1.00% of the stable version's",
-    answer_nan: "answers with NaN or infinity: 5.00% of its requests",
-    answer_nothing: "empty answers: 5.00% of its requests",
+    fail_more_often: "10.00 % of its requests failed, 1.00 % of the stable version's",
+    answer_nan: "answers with NaN or infinity: 5.00 % of its requests",
+    answer_nothing: "empty answers: 5.00 % of its requests",
     be_slow: "the computing time of its quickest tenth is 2.00 × the stable version's, between",
     do_harm: "revenue is worse by at least 0.01",
 }

@@ -100,4 +100,4 @@ def test_errors_above_the_margin_hold_a_step_although_chance_may_explain_them() 
         walk.look(10, control=arm(100, 1), candidate=arm(100, 2))
     errors = next(one for one in walk.last.verdicts if one.guardrail == "errors")
     assert errors.outcome is GuardrailOutcome.WAITING
-    assert "errors has not decided: 2.00% of its requests failed" in walk.last.words
+    assert "errors has not decided: 2.00 % of its requests failed" in walk.last.words

@@ -13,7 +13,14 @@ from server.health import kept
 from server.health.kept import KeptHealth
 from server.health.monitor import HealthMonitor
 from server.health.policy import HealthBounds
-from server.served_version import RESTARTING, ServedVersion, ServingState, VersionRow
+from server.served_version import (
+    LOADING_ON_DEMAND,
+    RESTARTING,
+    STANDBY,
+    ServedVersion,
+    ServingState,
+    VersionRow,
+)
 from support.grpc import IDENTITY, put
 
 AT = 1_000_000.0
@@ -152,3 +159,15 @@ def test_a_damaged_file_is_as_none(tmp_path: Path) -> None:
     assert kept.read(tmp_path) == KeptHealth()
     (tmp_path / kept.NAME).write_bytes(b"\xc1")
     assert kept.read(tmp_path) == KeptHealth()
+
+
+def test_a_version_that_loads_on_demand_is_unloaded_and_not_degraded(
+    made: Callable[[], ServedVersion],
+) -> None:
+    versions = Versions(made())
+    versions.rows = [READY._replace(reason=STANDBY)]
+    assert versions.health(AT) == VersionHealth("UNLOADED", "unloaded", STANDBY, AT)
+    versions.rows = [READY._replace(reason=LOADING_ON_DEMAND)]
+    assert versions.health(AT + 5).state == "LOADING"
+    versions.rows = [READY]
+    assert versions.health(AT + 6).state == "READY"

@@ -1,17 +1,25 @@
 """The ring keeps the last records, whatever their texts, and finds them again."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from server.history.ring import MOST_RECORDS, NOT_EXECUTED, TEXT_BYTES, RequestRing, RingRecord
+from server.history.ring import MOST_RECORDS, NOT_EXECUTED, TEXT_BYTES, RequestRing
 
 
 def add(
-    ring: RequestRing, number: int, client_id: str = "", error: str = "", **changes: int
+    ring: RequestRing,
+    numbers: int | Sequence[int],
+    client_id: str = "",
+    error: str = "",
+    **changes: int,
 ) -> None:
-    usual = {"part": 0, "target": 3, "arrived_ns": 10 * number, "queue_us": 7, "compute_us": 9}
-    usual |= {"outcome": 1, "instance": NOT_EXECUTED} | changes
-    ring.add(number, **usual, client_id=client_id, error=error)
+    number = np.atleast_1d(np.array(numbers, "i8"))
+    usual = {"part": 0, "target": 3, "queue_us": 7, "compute_us": 9, "outcome": 1}
+    usual |= {"instance": NOT_EXECUTED, "arrived_ns": 0} | changes
+    columns = {field: np.full(len(number), value, "i8") for field, value in usual.items()}
+    ring.add({"number": number, **columns}, [client_id] * len(number), [error] * len(number))
 
 
 def numbers(ring: RequestRing) -> list[int]:
@@ -65,36 +73,24 @@ def test_those_of_a_client_are_all_found() -> None:
 @pytest.mark.parametrize("text", ["", "x" * 128])
 def test_a_full_ring_takes_less_than_32_mib(text: str) -> None:
     ring = RequestRing()
-    for number in range(MOST_RECORDS + 10):
-        ring.add(number, 0, 0, number, 1, 1, 0, 0, text, text)
+    for number in range(0, MOST_RECORDS + 10_000, 500):
+        add(ring, range(number, number + 500), text, text)
     assert len(ring._buffer) + 16 * len(ring) + ring.text_bytes <= 32 * 2**20
     assert len(ring) == MOST_RECORDS if not text else len(ring) > 50_000
 
 
-def test_many_at_once_are_kept_as_if_added_one_by_one() -> None:
-    one_by_one, at_once = RequestRing(10), RequestRing(10)
+@pytest.mark.parametrize("text", ["", "x" * 30])
+def test_many_at_once_are_kept_as_if_added_one_by_one(text: str) -> None:
+    one_by_one, at_once = (RequestRing(10, 7 * (30 + TEXT_BYTES)) for _ in range(2))
     number = 0
-    for count in (3, 4, 1, 6, 10, 2):
-        columns: dict[str, list[int]] = {field: [] for field in RingRecord._fields[:8]}
-        for _ in range(count):
-            number += 1
-            fields = (number, 0, number % 3, 10 * number, number << 40, 5, 1, number)
-            one_by_one.add(*fields, client_id="", error="")
-            for column, value in zip(columns.values(), fields, strict=True):
-                column.append(value)
-        assert at_once.add_without_texts(
-            {field: np.array(values) for field, values in columns.items()}
-        )
+    for count in (3, 4, 1, 6, 10, 2, 9):
+        some = range(number, number + count)
+        add(at_once, some, text if count != 6 else "")
+        for number in some:
+            add(one_by_one, number, text if count != 6 else "")
+        number += 1
+        assert numbers(at_once) == numbers(one_by_one)
+        assert at_once.text_bytes == one_by_one.text_bytes
         assert [at_once.record(int(place)) for place in at_once.places()] == [
             one_by_one.record(int(place)) for place in one_by_one.places()
         ]
-    add(one_by_one, 99, "mine")
-    add(at_once, 99, "mine")
-    assert numbers(at_once) == numbers(one_by_one)
-
-
-def test_many_at_once_are_not_taken_while_texts_have_to_be_dropped() -> None:
-    ring = RequestRing(4)
-    add(ring, 1, "mine")
-    assert not ring.add_without_texts({"number": np.array([2])})
-    assert numbers(ring) == [1]
