@@ -76,8 +76,21 @@ def enqueue(
     tx.alone()
     if terms.step <= 1:
         _check_room(tx, tx.actor.principal, terms.rules)
+    row = _queued(tx, spec, sources, terms)
+    tx.session.add(row)
+    tx.session.flush()
+    tx.session.add(JobOutput(job_id=row.id, log="", points=b"[]"))
+    if terms.traffic:
+        tx.session.add(JobTraffic(job_id=row.id, payload=encode_traffic(terms.traffic)))
+    tx.changed("job.queued", rows.subject(row), None, {"spec": row.spec}, **rows.facts(row))
+    return rows.view(row)
+
+
+def _queued(
+    tx: Transaction, spec: JobSpec, sources: Mapping[str, SourceFolder], terms: JobTerms
+) -> Job:
     source, kind = sources[SOURCE], type_of(spec)
-    row = Job(
+    return Job(
         id=new_id(tx.now),
         type=kind,
         spec=stored_json(spec),
@@ -113,13 +126,6 @@ def enqueue(
         pipeline=terms.pipeline,
         step=terms.step,
     )
-    tx.session.add(row)
-    tx.session.flush()
-    tx.session.add(JobOutput(job_id=row.id, log="", points=b"[]"))
-    if terms.traffic:
-        tx.session.add(JobTraffic(job_id=row.id, payload=encode_traffic(terms.traffic)))
-    tx.changed("job.queued", rows.subject(row), None, {"spec": row.spec}, **rows.facts(row))
-    return rows.view(row)
 
 
 def cancel(tx: Transaction, job_id: str) -> JobView:

@@ -179,12 +179,9 @@ class ControlServer:
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
         notifications = NotificationPump(
-            self._database,
-            self._boot,
-            self._webhooks,
-            lambda: self._url(self._listener.port),
-            self._idle_s,
-        )
+            self._database, self._boot, self._webhooks,
+            lambda: self._url(self._listener.port), self._idle_s,
+        )  # fmt: skip
         drift = DriftPump(*own, self._tell_scores, self._idle_s)
         jobs = JobPumps(self._settings, self._server, self._database, self._idle_s)
         makers = (self._deployer, self._importer, self._publisher)

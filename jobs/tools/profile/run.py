@@ -13,7 +13,7 @@ from jobs.tools.profile.changed_config import as_text, changed, measured
 from jobs.tools.profile.clients import ClientLoad, fire, percentile
 from jobs.tools.profile.replay import replay
 from jobs.tools.profile.requests import make_requests
-from jobs.tools.profile.sampled import SampledRequests, sampled_requests
+from jobs.tools.profile.sampled import TrialRequests, sampled_requests
 from jobs.tools.profile.search import Search
 from jobs.tools.profile.served import LoadRefused, ProfiledServer
 from jobs.tools.profile.space import (
@@ -57,7 +57,7 @@ class _Trials:
         spec: ProfileSpec,
         config: pb.ModelConfig,
         server: ProfiledServer,
-        requests: SampledRequests,
+        requests: TrialRequests,
     ) -> None:
         self._work = work
         self._spec = spec
@@ -192,7 +192,7 @@ def _reason(
     return f"best is {found}"
 
 
-def _warnings(work: Work, sent: SampledRequests) -> tuple[str, ...]:
+def _warnings(work: Work, sent: TrialRequests) -> tuple[str, ...]:
     shared = (
         "clients and server shared this machine's cores, and other work on it shows in every "
         "number: compare settings with each other, not with another machine"
@@ -266,12 +266,12 @@ def _words(settings: TrialSettings) -> str:
     return ", ".join(parts)
 
 
-def _requests(work: Work, spec: ProfileSpec, config: pb.ModelConfig) -> SampledRequests:
+def _requests(work: Work, spec: ProfileSpec, config: pb.ModelConfig) -> TrialRequests:
     task = work.task
     if spec.data == SAMPLED:
         return sampled_requests(config, task.data, task.seed)
     made = make_requests(config, spec.rows, task.data, task.seed)
-    return SampledRequests(made, [], spec.rows, 0)
+    return TrialRequests(made, [], spec.rows, 0)
 
 
 def _refuse_arrivals(spec: ProfileSpec) -> None:

@@ -13,7 +13,7 @@ from jobs.tools.profile.requests import dtype_of, encode_request
 from jobs.tools.work import refuse
 
 
-class SampledRequests(NamedTuple):
+class TrialRequests(NamedTuple):
     """Complete HTTP requests, and when each came, in seconds after the first. `rows`: of the
     largest. `drawn`: how many have values that were not kept."""
 
@@ -23,7 +23,7 @@ class SampledRequests(NamedTuple):
     drawn: int
 
 
-def sampled_requests(config: pb.ModelConfig, data: str, seed: int) -> SampledRequests:
+def sampled_requests(config: pb.ModelConfig, data: str, seed: int) -> TrialRequests:
     """Those of the traffic file `data`. Refuses inputs that the config does not have."""
     traffic = decode_traffic(Path(data).read_bytes())
     draw = np.random.default_rng(seed)
@@ -33,7 +33,7 @@ def sampled_requests(config: pb.ModelConfig, data: str, seed: int) -> SampledReq
         found.append(encode_request(config, arrays))
         rows = max(rows, len(arrays[0]) if config.max_batch_size else 1)
         drawn += not all(tensor.values for tensor in one.inputs)
-    return SampledRequests(found, [one.at_s for one in traffic], rows, drawn)
+    return TrialRequests(found, [one.at_s for one in traffic], rows, drawn)
 
 
 def _arrays(
