@@ -21,11 +21,14 @@ from benchmarks.rounds import Plan
 from benchmarks.scenarios import (
     beside_images,
     cnn,
+    crowds,
     ensembles,
     footprint,
     identity,
     idle,
     isolation,
+    mlp,
+    payloads,
     routing,
     scripts,
     sequences,
@@ -37,6 +40,9 @@ SCENARIOS = {
     "identity": identity.measure,
     "beside-images": beside_images.measure,
     "cnn": cnn.measure,
+    "mlp": mlp.measure,
+    "payloads": payloads.measure,
+    "crowds": crowds.measure,
     "footprint": footprint.measure,
     "routing": routing.measure,
     "ensembles": ensembles.measure,
@@ -45,7 +51,7 @@ SCENARIOS = {
     "isolation": isolation.measure,
     "idle": idle.measure,
 }
-PEERS = ("modelyard", "mlserver", "asgi", "grpcio")
+PEERS = ("modelyard", "mlserver", "triton", "asgi", "grpcio")
 
 
 def main() -> int:
@@ -109,6 +115,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         image_concurrencies=(8, 32) if quick else (1, 8, 32),
         cache=arguments.cache,
         without=frozenset(arguments.without),
+        triton=arguments.triton,
     )
 
 
@@ -124,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--duration", type=float, metavar="S", help="seconds per measurement (3)")
     add("--json", type=Path, metavar="FILE", help="write the results as data, too")
     add("--markdown", type=Path, metavar="FILE", help="write the tables, too")
+    add("--triton", type=Path, metavar="PATH",
+        help="a tritonserver with its backends, to measure it beside")  # fmt: skip
     add("--cache", type=Path, default=Path(".cache"), metavar="DIR",
         help="where models, logs and MLServer's environment are kept (.cache)")  # fmt: skip
     return parser

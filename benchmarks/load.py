@@ -1,9 +1,13 @@
 """Load from h2load: cheap enough (some 15 µs a request) to share two cores with the server."""
 
+import math
+import os
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,13 +31,18 @@ class NoLoadGenerator(Exception):
 
 
 class Sample(NamedTuple):
-    """One measurement; `cpu_us` is the server's CPU time per request, its children included."""
+    """One measurement; `cpu_us` is the server's CPU time per request, its children included,
+    `load_cpu_us` the load generator's. `worst_ms` is the slowest request's latency, `idle_cores`
+    how many cores of the machine did nothing."""
 
     requests: int
     per_second: float
     p50_ms: float
     p99_ms: float
     cpu_us: float
+    worst_ms: float = math.nan
+    load_cpu_us: float = math.nan
+    idle_cores: float = math.nan
 
 
 def load_generator() -> str:
@@ -52,8 +61,10 @@ def fire(
     duration_s: float,
     *,
     per_second: int | None = None,
+    connections: bool = False,
 ) -> Sample:
     """Repeat a shot at one peer for a while; `per_second` limits the rate over all connections.
+    `connections`: each request that is under way has one, also over gRPC.
 
     The answer is verified before and after; raises `WrongAnswer` if it is wrong then, or if
     answers in between had another status than 2xx or were too short to be right.
@@ -61,16 +72,20 @@ def fire(
     size = answer_size(shot, address)
     rate = () if per_second is None else (f"--rps={max(1, per_second // concurrency)}",)
     with tempfile.TemporaryDirectory() as folder:
-        command = _command(shot, address, concurrency, Path(folder))
+        command = _command(shot, address, concurrency, Path(folder), connections)
         _run([*command, _lasting(WARM_S)], WARM_S)
         log = Path(folder) / "log"
-        before = process.cpu_ns()
+        before, before_load, before_idle = process.cpu_ns(), _children_cpu_s(), _idle_s()
+        began = time.monotonic()
         output = _run([*command, *rate, _lasting(duration_s), f"--log-file={log}"], duration_s)
-        cpu_ns = process.cpu_ns() - before
+        idle_cores = (_idle_s() - before_idle) / (time.monotonic() - began)
+        cpu_ns, load_s = process.cpu_ns() - before, _children_cpu_s() - before_load
         rows = np.loadtxt(log, dtype=np.int64, ndmin=2)
     _check(shot, address, rows, output, size)
     answer_size(shot, address)
-    return _sample(rows[:, 2], duration_s, cpu_ns)
+    return _sample(rows[:, 2], duration_s, cpu_ns)._replace(
+        load_cpu_us=load_s * 1e6 / len(rows), idle_cores=idle_cores
+    )
 
 
 @contextmanager
@@ -92,11 +107,15 @@ def pressing(shot: Shot, address: str, concurrency: int) -> Iterator[None]:
             press.wait()
 
 
-def _command(shot: Shot, address: str, concurrency: int, folder: Path) -> list[str]:
-    """gRPC: so many streams on one connection, as clients do it; REST: so many connections."""
+def _command(
+    shot: Shot, address: str, concurrency: int, folder: Path, connections: bool = False
+) -> list[str]:
+    """gRPC: so many streams on one connection, as clients do it, unless they are to be
+    `connections`; REST: so many connections."""
     body = folder / "body"
     body.write_bytes(shot.body)
-    how = ["-c1", f"-m{concurrency}"] if shot.wire == "gRPC" else ["--h1", f"-c{concurrency}"]
+    grpc = ["-m1", f"-c{concurrency}"] if connections else ["-c1", f"-m{concurrency}"]
+    how = grpc if shot.wire == "gRPC" else ["--h1", f"-c{concurrency}"]
     headers = [f"-H{header}" for header in shot.headers]
     return [load_generator(), "-t1", *how, f"-d{body}", *headers, f"http://{address}{shot.path}"]
 
@@ -127,4 +146,17 @@ def _check(shot: Shot, address: str, rows: np.ndarray, output: str, size: int) -
 def _sample(latencies_us: np.ndarray, duration_s: float, cpu_ns: int) -> Sample:
     p50, p99 = np.percentile(latencies_us, (50, 99)) / 1e3
     count = len(latencies_us)
-    return Sample(count, count / duration_s, float(p50), float(p99), cpu_ns / 1e3 / count)
+    worst = float(latencies_us.max()) / 1e3
+    return Sample(count, count / duration_s, float(p50), float(p99), cpu_ns / 1e3 / count, worst)
+
+
+def _children_cpu_s() -> float:
+    """Of load generators that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _idle_s() -> float:
+    """Of all cores of the machine together, waiting for disks included."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")

@@ -130,7 +130,7 @@ def _build_examples(models: Path) -> None:
 def identity_graph() -> onnx.GraphProto:
     """Sixteen floats there and back."""
     node = helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"])
-    return helper.make_graph([node], "identity", [_rows("INPUT0", ROW)], [_rows("OUTPUT0", ROW)])
+    return helper.make_graph([node], "identity", [rows("INPUT0", ROW)], [rows("OUTPUT0", ROW)])
 
 
 def _small_graph(number: int) -> onnx.GraphProto:
@@ -143,13 +143,14 @@ def _small_graph(number: int) -> onnx.GraphProto:
             helper.make_node("Relu", ["product"], ["Y"]),
         ],
         f"small_{number}",
-        [_rows("X", SMALL_WIDTH)],
-        [_rows("Y", SMALL_WIDTH)],
+        [rows("X", SMALL_WIDTH)],
+        [rows("Y", SMALL_WIDTH)],
         initializer=[numpy_helper.from_array(weights, "W")],
     )
 
 
-def _rows(name: str, width: int) -> onnx.ValueInfoProto:
+def rows(name: str, width: int) -> onnx.ValueInfoProto:
+    """An input or output of FP32, a batch of rows."""
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
 
 

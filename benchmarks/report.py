@@ -86,7 +86,10 @@ class Report:
         return next((figure.value for figure in self.figures if figure.name == name), None)
 
 
-LOAD_HEAD = ("scenario", "peer", "wire", "conc.", "req/s", "p50 ms", "p99 ms", "CPU-µs/req")
+LOAD_HEAD = (
+    *("scenario", "peer", "wire", "conc.", "req/s", "p50 ms", "p99 ms", "worst ms"),
+    *("CPU-µs/req", "load's CPU-µs/req", "idle cores"),
+)
 RATIO_HEAD = ("scenario", "kind", "beside", "wire", "conc.", "pairs", "its CPU-µs", "CPU", "time")
 CHECK_HEAD = ("target", "measured", "asked for", "")
 
@@ -147,10 +150,21 @@ def _finite(value: float) -> float | None:
 
 def _load_cells(row: Row) -> tuple[str, ...]:
     sample = row.sample
-    cpu = "–" if math.isnan(sample.cpu_us) else f"{sample.cpu_us:.0f}"
     concurrency = str(row.concurrency) if row.concurrency else "–"
-    numbers = (f"{sample.per_second:.0f}", f"{sample.p50_ms:.2f}", f"{sample.p99_ms:.2f}", cpu)
+    numbers = (
+        f"{sample.per_second:.0f}",
+        f"{sample.p50_ms:.2f}",
+        f"{sample.p99_ms:.2f}",
+        _known(sample.worst_ms, ".1f"),
+        _known(sample.cpu_us, ".0f"),
+        _known(sample.load_cpu_us, ".0f"),
+        _known(sample.idle_cores, ".2f"),
+    )
     return (row.scenario, row.peer, row.wire, concurrency, *numbers)
+
+
+def _known(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else format(value, form)
 
 
 def _spreads(one: Ratio) -> tuple[tuple[str, Spread], ...]:

@@ -21,6 +21,7 @@ class Plan:
     image_concurrencies: tuple[int, ...]
     cache: Path
     without: frozenset[str]
+    triton: Path | None = None
 
 
 class Contest(NamedTuple):

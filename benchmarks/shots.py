@@ -105,7 +105,8 @@ def _ask_rest(shot: Shot, address: str) -> tuple[NDArray[np.float32] | None, int
 
 
 def _ask_grpc(shot: Shot, address: str) -> tuple[NDArray[np.float32] | None, int]:
-    with grpc.insecure_channel(address) as channel:
+    unbounded = (("grpc.max_receive_message_length", -1),)
+    with grpc.insecure_channel(address, unbounded) as channel:
         call = channel.unary_unary(shot.path, bytes, bytes)
         reply = call(shot.body[5:], timeout=TIMEOUT_S)
     result = InferResult(service_pb2.ModelInferResponse.FromString(reply))

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from benchmarks.load import Sample
-from benchmarks.peers import asgi_echo, mlserver
+from benchmarks.peers import asgi_echo, mlserver, modelyard
 from benchmarks.report import Added, Check, Ratio, Report
 from benchmarks.rounds import Spread
 from benchmarks.scenarios import (
     cnn,
+    crowds,
     ensembles,
     footprint,
     identity,
@@ -41,6 +42,7 @@ def checks(report: Report) -> list[Check]:
         *_grpc_identity(report),
         *_cnn_tensors(report),
         *_cnn_json(report),
+        *_crowds(report),
         *_footprint(report),
         *_routing(report),
         *_ensembles(report),
@@ -97,6 +99,15 @@ def _cnn_json(report: Report) -> Iterator[Check]:
         )
         extra = (as_json.cpu_us - tensors.cpu_us) / 1e3 if as_json and tensors else None
         yield _at_most(f"CNN JSON × {concurrency}, CPU ms above tensors", extra, JSON_EXTRA_MS)
+
+
+def _crowds(report: Report) -> Iterator[Check]:
+    for wire in ("REST JSON", "REST binary", "gRPC"):
+        for count in crowds.CONNECTIONS:
+            ours = report.find(crowds.NAME, modelyard.NAME, wire, count)
+            worst = ours.worst_ms / ours.p99_ms if ours else None
+            name = f"{wire}, {count} connections, worst latency over the p99"
+            yield _at_most(name, worst, crowds.WORST_OVER_P99)
 
 
 def _footprint(report: Report) -> Iterator[Check]:

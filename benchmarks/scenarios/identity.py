@@ -6,12 +6,12 @@ from functools import partial
 
 from benchmarks import models
 from benchmarks.load import fire
-from benchmarks.peers import asgi_echo, grpc_echo, mlserver, modelyard
+from benchmarks.peers import asgi_echo, grpc_echo, mlserver, modelyard, triton
 from benchmarks.peers.seam import Peer
 from benchmarks.report import Report
 from benchmarks.rounds import Contest, Plan, interleave
 from benchmarks.scenarios.roster import Roster
-from benchmarks.shots import Shot, grpc_shot, json_shot
+from benchmarks.shots import Shot, binary_shot, grpc_shot, json_shot
 
 NAME = "identity"
 BUILT_IN = "modelyard, built-in"
@@ -33,12 +33,15 @@ def measure(plan: Plan, report: Report) -> None:
 
 
 def _entries(plan: Plan, roster: Roster) -> Iterator[tuple[str, Peer, Shot]]:
-    """Name in the table, peer, and the shot it gets; REST first, then gRPC."""
+    """Name in the table, peer, and the shot it gets; REST first, then gRPC. Of binary tensors the
+    echoes and MLServer know nothing."""
     cache = plan.cache
     ours = roster.enter("modelyard", modelyard.started(cache / "models" / "serving", cache))
     cnn = models.cnn_file(cache / "models")
     mlservers = roster.enter("mlserver", mlserver.started(cnn, cache))
     asgi = roster.enter("asgi", asgi_echo.started(cache))
+    serving = cache / "models" / "serving"
+    tritons = roster.enter("triton", triton.started(plan.triton, serving, cache))
     echoes = [
         peer
         for kind in grpc_echo.KINDS
@@ -49,8 +52,13 @@ def _entries(plan: Plan, roster: Roster) -> Iterator[tuple[str, Peer, Shot]]:
         for peer in ours:
             yield BUILT_IN, peer, shot_of(own)
             yield ONNX, peer, shot_of(graph)
-        for peer in (*bare, *mlservers):
+        for peer in (*bare, *mlservers, *tritons):
             yield peer.name, peer, shot_of(own)
+    for peer in ours:
+        yield BUILT_IN, peer, binary_shot(own)
+        yield ONNX, peer, binary_shot(graph)
+    for peer in tritons:
+        yield peer.name, peer, binary_shot(own)
 
 
 def _contest(plan: Plan, concurrency: int, name: str, peer: Peer, shot: Shot) -> Contest:

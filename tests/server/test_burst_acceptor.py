@@ -23,11 +23,11 @@ class Members(list[asyncio.Protocol]):
     def connect(self) -> asyncio.Protocol:
         members = self
 
-        class Member(asyncio.Protocol):
+        class Arrival(asyncio.Protocol):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 members.append(self)
 
-        return Member()
+        return Arrival()
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
