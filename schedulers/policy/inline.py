@@ -28,7 +28,9 @@ TRIALS = 16
 """Executions on the thread before a size may run on the loop."""
 
 FIRST_PAUSE_NS, MOST_PAUSE_NS = 10_000_000_000, 3_600_000_000_000
-"""How long the loop is closed for a version: each time for twice as long."""
+"""How long the loop is closed for a version: for twice as long as before where it has been open
+again for less than that. A machine that is interrupted by its hypervisor, whose time counts as CPU
+time, has a long execution now and then of what is short."""
 
 
 class _Size:
@@ -55,7 +57,7 @@ class InlinePolicy:
 
     def __init__(self) -> None:
         self._sizes: dict[int, _Size] = {}
-        self._pause_ns = FIRST_PAUSE_NS
+        self._pause_ns = 0
         self._closed_until_ns = 0
 
     def may_run(self, rows: int, alone: bool, now_ns: int) -> bool:
@@ -78,6 +80,7 @@ class InlinePolicy:
             size.add(cpu_ns)
 
     def _close(self, now_ns: int) -> None:
+        soon = now_ns - self._closed_until_ns < self._pause_ns
+        self._pause_ns = min(2 * self._pause_ns, MOST_PAUSE_NS) if soon else FIRST_PAUSE_NS
         self._closed_until_ns = now_ns + self._pause_ns
-        self._pause_ns = min(2 * self._pause_ns, MOST_PAUSE_NS)
         self._sizes.clear()

@@ -66,16 +66,27 @@ def test_one_long_execution_of_a_short_size_closes_the_loop_for_a_while() -> Non
     assert policy.may_run(1, True, 5 + FIRST_PAUSE_NS)
 
 
-def test_each_long_execution_closes_the_loop_for_twice_as_long() -> None:
+def test_a_long_execution_soon_after_another_closes_the_loop_for_twice_as_long() -> None:
     policy, now_ns, pause_ns = InlinePolicy(), 0, FIRST_PAUSE_NS
     for _ in range(20):
-        tried(1_000, policy=policy)
-        policy.ran(1, LONG_NS, now_ns)
-        tried(1_000, policy=policy)
-        assert not policy.may_run(1, True, now_ns + pause_ns - 1)
-        now_ns += pause_ns
-        assert policy.may_run(1, True, now_ns)
+        closed(policy, now_ns, pause_ns)
+        now_ns += 2 * pause_ns - 1
         pause_ns = min(2 * pause_ns, MOST_PAUSE_NS)
+
+
+def test_a_long_execution_long_after_another_is_the_first_again() -> None:
+    policy = InlinePolicy()
+    for number in range(20):
+        closed(policy, number * 2 * FIRST_PAUSE_NS, FIRST_PAUSE_NS)
+
+
+def closed(policy: InlinePolicy, now_ns: int, pause_ns: int) -> None:
+    """A long execution closes the loop for just so long."""
+    tried(1_000, policy=policy)
+    policy.ran(1, LONG_NS, now_ns)
+    tried(1_000, policy=policy)
+    assert not policy.may_run(1, True, now_ns + pause_ns - 1)
+    assert policy.may_run(1, True, now_ns + pause_ns)
 
 
 def test_sizes_that_are_always_long_say_nothing_of_short_ones() -> None:
