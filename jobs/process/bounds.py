@@ -6,7 +6,6 @@ Runs in the tool's environment, so it needs nothing but the standard library.
 import json
 import os
 import resource
-import time
 from contextlib import suppress
 
 from jobs.process.mark import set_mark
@@ -20,7 +19,6 @@ SPARE_TASKS = 1024
 one that forks without end, behind the count of its processes."""
 
 CPU_GRACE_SECS = 5
-_TRIES, _PAUSE_SECS = 10, 0.11
 
 
 def bound(parent_pid: int, limits: str) -> None:
@@ -34,27 +32,12 @@ def bound(parent_pid: int, limits: str) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     os.nice(int(given["niceness"]))
-    _be_nice_as_session(int(given["niceness"]))
     _lower(resource.RLIMIT_DATA, given["memory_bytes"] + SPARE_BYTES)
     _lower(resource.RLIMIT_FSIZE, given["file_bytes"])
     if os.geteuid() != 0:  # the kernel does not count those of root
         _lower(resource.RLIMIT_NPROC, _tasks_of_user() + SPARE_TASKS)
     cpu_secs = max(1, int(given["cpu_secs"]))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_secs, cpu_secs + CPU_GRACE_SECS))
-
-
-def _be_nice_as_session(niceness: int) -> None:
-    """Where the kernel shares processors between sessions first (autogroups), the niceness of a
-    process has no effect on other sessions. Users may set one in 0.1 s, all of them together."""
-    for _ in range(_TRIES):
-        try:
-            with open("/proc/self/autogroup", "w") as file:
-                file.write(str(niceness))
-            return
-        except BlockingIOError:
-            time.sleep(_PAUSE_SECS)
-        except OSError:
-            return  # this kernel has none
 
 
 def _tasks_of_user() -> int:

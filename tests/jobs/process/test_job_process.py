@@ -161,7 +161,6 @@ def test_process_is_nice_with_one_thread_no_secrets_and_its_home_in_scratch(
         "HTTPS_PROXY": None,
         "LC_ALL": "C.UTF-8",
         "nice": 19,
-        "session": "19",
         "cwd": scratch,
         "modules": False,
     }
