@@ -124,7 +124,7 @@ class VersionSwapper:
                 resident.name,
                 number,
                 occupant.built.served.load_seconds,
-                describe(occupant.built.devices),
+                describe(occupant.built.devices) or "loads on demand",
             )
         until_ns = until_ns or time.monotonic_ns() + int(self._drain_secs * 1e9)
         for number, occupant in old:
