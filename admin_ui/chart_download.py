@@ -16,16 +16,16 @@ from admin_ui.traffic.charts import TrafficChart
 from admin_ui.traffic.load import TrafficCharts
 
 
-def chart_route(frame: RequestRouter) -> BaseRoute:
+def chart_route(router: RequestRouter) -> BaseRoute:
     """The page is looked up anew, as whoever asks."""
 
     async def download(request: Request) -> Response:
         at, name = (request.query_params.get(key, "") for key in ("at", "chart"))
-        found = frame.find(at)
+        found = router.find(at)
         if found is None:
             raise ControlApiError(404, "not_found", f"no page is at {at[:200]}", "at")
         screen, facts = found
-        shown = await screen.load(await frame.visit(request, **facts))
+        shown = await screen.load(await router.page_context(request, **facts))
         table = shown.context.get("tables", {}).get(name)
         if isinstance(table, DownloadTable):
             headers = {"Content-Disposition": f'attachment; filename="{_file_name(at, name)}"'}
@@ -37,7 +37,7 @@ def chart_route(frame: RequestRouter) -> BaseRoute:
         headers = {"Content-Disposition": f'attachment; filename="{_file_name(at, chart.id)}"'}
         return Response(csv_of(chart), 200, {**PRIVATE, **headers}, "text/csv")
 
-    return Route("/chart.csv", frame.guarded(download), methods=["GET"])
+    return Route("/chart.csv", router.guarded(download), methods=["GET"])
 
 
 def csv_of_table(table: DownloadTable) -> str:

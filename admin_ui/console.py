@@ -1,17 +1,17 @@
 """The console: its screens and acts as two tables, and one ASGI route for each row.
 
 **How a screen is made.** A `Screen` (`admin_ui.screens`) is a row: a path, a template, and
-`load(visit) -> Shown`, which asks the control API for what is shown and nothing else. Put the
+`load(context) -> Shown`, which asks the control API for what is shown and nothing else. Put the
 function into a module of `admin_ui/pages/` with its rows in `SCREENS` and `ACTS`, the module into
 `PAGES` below, the template beside the others.
 
-- `visit.get("/models/{model}", model=name)` and `visit.change("PUT", path, body, ...)` are calls of
-  the control API made as whoever looks, inside this process: the API checks permissions, bodies and
-  revisions, and a refusal comes back as `Refused` with the field it is about. A page never reads
-  the database and never decides who may. `visit.may(Action.OPERATE)` only says whether a form is
-  worth drawing.
-- `Shown(twin, **context)`: `twin` is the JSON twin, the API's own document; the template sees
-  `twin`, every name of the context, and `visit`. The frame answers `PATH.json`, or
+- `context.get("/models/{model}", model=name)` and `context.change("PUT", path, body, ...)` are
+  calls of the control API made as whoever looks, inside this process: the API checks permissions,
+  bodies and revisions, and a refusal comes back as `ControlApiError` with the field it is about. A
+  page never reads the database and never decides who may. `context.may(Action.OPERATE)` only says
+  whether a form is worth drawing.
+- `ScreenContent(twin, **names)`: `twin` is the JSON twin, the API's own document; the template sees
+  `twin`, every name given with it, and `context`. The router answers `PATH.json`, or
   Accept: application/json, with the twin. (A name that itself ends in ".json" is linked with
   `%2Ejson`; `link(...)` in templates does so.)
 - The template extends `frame.html` and fills three blocks: `top` (under the title, still),
@@ -24,19 +24,19 @@ function into a module of `admin_ui/pages/` with its rows in `SCREENS` and `ACTS
   second at most, and never more than 2 % of a core. `live_every_s` renders without events as well
   (for charts). A screen whose block `live` has a form, or depends on who looks and not only on
   what they may do, says `personal=True`; what others share is rendered without anybody's token.
-- A form is a row too: an `FormAction` has a path, the screen to show again when it is refused (with
-  what was typed and the message beside the field), and `run(visit)`, which returns where to go next
-  (by 303) or a `Shown` to show at once (a secret seen once). `{% call parts.form(visit, act, ...)
-  %}` makes the form and adds the token; `act` is the path it goes to, filled in.
-  `typed_name="model"` makes an act wait for that path parameter's value to be typed into the field
-  `confirm` (`parts.confirm`). `visit.form` is what was typed; raise `Refused(422, "invalid", "...",
-  "field")` for what only the page can know.
-- In the block `live` only `parts` and the context are at hand: what a template sets outside of its
+- A form is a row too: a `FormAction` has a path, the screen to show again when it is refused (with
+  what was typed and the message beside the field), and `run(context)`, which returns where to go
+  next (by 303) or a `ScreenContent` to show at once (a secret seen once).
+  `{% call parts.form(context, act, ...) %}` makes the form and adds the token; `act` is the path it
+  goes to, filled in. `typed_name="model"` makes an act wait for that path parameter's value to be
+  typed into the field `confirm` (`parts.confirm`). `context.form` is what was typed; raise
+  `ControlApiError(422, "invalid", "...", "field")` for what only the page can know.
+- In the block `live` only `parts` and these names are at hand: what a template sets outside of its
   blocks is not there when the block is rendered alone.
 - Lists that may be long take the API's cursor (`tables.cursor_page`); short ones are sorted,
   filtered and paged by `tables.Table`, from the query `q`, `sort`, `page`, always on the server.
 
-What the frame does for every row: Host and Origin are checked, nobody unknown gets further than
+What the router does for every row: Host and Origin are checked, nobody unknown gets further than
 /login, a changing request must carry the session's form token, errors become a page (or JSON), and
 each response has the CSP and its company (`admin_ui.headers`).
 """
@@ -118,12 +118,12 @@ ACTS: tuple[FormAction, ...] = tuple(act for page in PAGES for act in page.ACTS)
 
 def console_routes(services: ConsoleServices) -> list[BaseRoute]:
     """Every page of the console, from `/` on; what stands before them in the application wins."""
-    frame = RequestRouter(services, SCREENS, ACTS)
+    router = RequestRouter(services, SCREENS, ACTS)
     return [
-        *login_routes(frame),
-        live_route(frame),
-        chart_route(frame),
-        report_route(frame),
+        *login_routes(router),
+        live_route(router),
+        chart_route(router),
+        report_route(router),
         Mount("/static", Assets(directory=STATIC)),
-        *frame.routes(),
+        *router.routes(),
     ]

@@ -30,15 +30,15 @@ RETRY_MS = 2000
 _HEADERS = {**PRIVATE, "X-Accel-Buffering": "no"}
 
 
-def live_route(frame: RequestRouter) -> BaseRoute:
+def live_route(router: RequestRouter) -> BaseRoute:
     """/live?at=PATH&after=EVENT; Last-Event-ID counts before `after`. With look=1 the live part is
     looked up at once: the page was not followed for a while."""
     open_streams: set[LiveUpdateStream] = set()
-    watches = ScreenWatches(frame)
+    watches = ScreenWatches(router)
 
     async def live(request: Request) -> Response:
         at, after = request.query_params.get("at", ""), _event_id(request)
-        found = frame.find(at)
+        found = router.find(at)
         if found is None:
             raise ControlApiError(404, "not_found", f"no screen is at {at[:200]}", "at")
         if len(open_streams) >= MOST_STREAMS:
@@ -46,8 +46,8 @@ def live_route(frame: RequestRouter) -> BaseRoute:
                 429, "too_many", "too many tabs follow events already", headers=_later()
             )
         screen, facts = found
-        visit = await frame.visit(request, **facts)
-        stream = LiveUpdateStream(watches, screen, visit, after, "look" in request.query_params)
+        context = await router.page_context(request, **facts)
+        stream = LiveUpdateStream(watches, screen, context, after, "look" in request.query_params)
         open_streams.add(stream)
 
         def ended() -> None:
@@ -56,7 +56,7 @@ def live_route(frame: RequestRouter) -> BaseRoute:
 
         return LiveResponse(stream, ended)
 
-    return Route("/live", frame.guarded(live), methods=["GET"])
+    return Route("/live", router.guarded(live), methods=["GET"])
 
 
 class LiveUpdateStream:
@@ -64,12 +64,12 @@ class LiveUpdateStream:
     with how things are now where it is to `look`."""
 
     def __init__(
-        self, watches: ScreenWatches, screen: Screen, visit: PageContext, after: int, look: bool
+        self, watches: ScreenWatches, screen: Screen, context: PageContext, after: int, look: bool
     ) -> None:
         self._watches = watches
-        self._services = watches.frame.services
+        self._services = watches.router.services
         self._screen = screen
-        self._visit = visit
+        self._context = context
         self._reached = after
         self._is_old = look
         self._watch: ScreenWatch | None = None
@@ -104,14 +104,14 @@ class LiveUpdateStream:
     async def _begin(self) -> ScreenWatch:
         """Join those that look at the same; what this tab has missed is looked up for it."""
         newest = await self._services.newest()
-        self._missed = await news(self._visit, self._screen, self._reached, newest)
+        self._missed = await news(self._context, self._screen, self._reached, newest)
         watch = self._join(newest)
         if self._missed or self._is_old:
             watch.ask()
         return watch
 
     def _join(self, newest: int) -> ScreenWatch:
-        watch = self._watch = self._watches.join(self._screen, self._visit, newest)
+        watch = self._watch = self._watches.join(self._screen, self._context, newest)
         self._look = watch.begun  # what is being looked up already may be older than the page
         if watch.looked_lately():  # or newer
             watch.ask()
@@ -137,15 +137,15 @@ class LiveUpdateStream:
 
     async def _still(self) -> bool:
         try:
-            principal = await self._services.control.identify(self._visit.request)
+            principal = await self._services.control.identify(self._context.request)
         except ControlApiError as refused:
             return refused.status >= 500  # the database is gone, not the session
-        self._visit = replace(self._visit, principal=principal)
+        self._context = replace(self._context, principal=principal)
         return True
 
     def _as_allowed(self, watch: ScreenWatch) -> ScreenWatch:
         """Whoever may do other things by now sees other things."""
-        if watch.key == alike(self._screen, self._visit):
+        if watch.key == alike(self._screen, self._context):
             return watch
         self.leave()
         joined = self._join(watch.part.event)

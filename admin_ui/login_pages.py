@@ -24,13 +24,13 @@ from admin_ui.theme import theme_of
 WELCOME, LOGOUT = "/welcome", "/logout"
 
 
-def login_routes(frame: RequestRouter) -> list[BaseRoute]:
+def login_routes(router: RequestRouter) -> list[BaseRoute]:
     """/login, /logout and /welcome."""
-    control = frame.services.control
+    control = router.services.control
 
     async def login(request: Request) -> Response:
         context = {"next": local(request.query_params.get("next", ""))}
-        return _page(frame, request, "login.html", "Log in", **context)
+        return _page(router, request, "login.html", "Log in", **context)
 
     async def log_in(request: Request) -> Response:
         form = dict(await read_form(request, SMALL_FORM_BYTES))
@@ -39,20 +39,20 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
             opened = await control.open(request, form.get("name", ""), form.get("password", ""))
         except ControlApiError as refused:
             context = {"next": following, "typed": form.get("name", ""), "refused": refused}
-            return _page(frame, request, "login.html", "Log in", **context)
-        return _entered(frame.services, opened, following)
+            return _page(router, request, "login.html", "Log in", **context)
+        return _entered(router.services, opened, following)
 
     async def log_out(request: Request) -> Response:
         form = dict(await read_form(request, SMALL_FORM_BYTES))
-        cookie = request.cookies.get(frame.services.cookie, "")
+        cookie = request.cookies.get(router.services.cookie, "")
         if is_form_token(form.get("token", ""), cookie):
             await control.close(request)
         response = RedirectResponse(LOGIN, 303, PRIVATE)
-        response.delete_cookie(frame.services.cookie, path="/")
+        response.delete_cookie(router.services.cookie, path="/")
         return response
 
     async def welcome(request: Request) -> Response:
-        return _page(frame, request, "welcome.html", "Welcome to Modelyard")
+        return _page(router, request, "welcome.html", "Welcome to Modelyard")
 
     async def accept(request: Request) -> Response:
         form = dict(await read_form(request, SMALL_FORM_BYTES))
@@ -61,8 +61,8 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
             opened = await control.accept(request, code, name, form.get("password", ""))
         except ControlApiError as refused:
             context = {"typed": name, "code": code, "refused": refused}
-            return _page(frame, request, "welcome.html", "Welcome to Modelyard", **context)
-        return _entered(frame.services, opened, HOME)
+            return _page(router, request, "welcome.html", "Welcome to Modelyard", **context)
+        return _entered(router.services, opened, HOME)
 
     rows = (
         (LOGIN, login, "GET"),
@@ -71,11 +71,11 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
         (WELCOME, welcome, "GET"),
         (WELCOME, accept, "POST"),
     )
-    return [Route(path, frame.guarded(endpoint), methods=[verb]) for path, endpoint, verb in rows]
+    return [Route(path, router.guarded(endpoint), methods=[verb]) for path, endpoint, verb in rows]
 
 
 def _page(
-    frame: RequestRouter, request: Request, template: str, title: str, **context: Any
+    router: RequestRouter, request: Request, template: str, title: str, **context: Any
 ) -> Response:
     usual: dict[str, Any] = {"next": HOME, "typed": "", "code": "", "refused": None}
     told = {**usual, "theme": theme_of(request), **context}
@@ -83,7 +83,7 @@ def _page(
     refused: ControlApiError | None = told["refused"]
     status, headers = (refused.status, refused.headers) if refused else (200, {})
     kept = {name: value for name, value in headers.items() if name != "WWW-Authenticate"}
-    return html(render(template, frame.context(None, None, shown)), status, kept)
+    return html(render(template, router.template_names(None, None, shown)), status, kept)
 
 
 def _entered(services: ConsoleServices, opened: SessionCookie, following: str) -> Response:

@@ -28,23 +28,23 @@ class PlaygroundTokenCache:
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, str], PlaygroundToken] = OrderedDict()
 
-    async def find(self, visit: PageContext, name: str) -> str:
+    async def find(self, context: PageContext, name: str) -> str:
         """A token that may infer with `name`. Raises Refused; "" for who is no person: a token
         makes no tokens."""
-        if not (visit.person and visit.token):
+        if not (context.person and context.token):
             return ""
-        key, now = (visit.token, name), visit.services.now()
+        key, now = (context.token, name), context.services.now()
         known = self._made.get(key)
         if known is not None and (now - known.made).total_seconds() < LASTS_S - LEAST_LEFT_S:
             return known.text
         body = {"name": NAME, "scopes": [f"infer:{name}"], "expires_in_s": LASTS_S}
-        made = await visit.change("POST", "/tokens", body)
+        made = await context.change("POST", "/tokens", body)
         self._made[key] = PlaygroundToken(str(made.document["text"]), now)
         self._made.move_to_end(key)
         while len(self._made) > MOST:
             self._made.popitem(last=False)
         return self._made[key].text
 
-    def forget(self, visit: PageContext, name: str) -> None:
+    def forget(self, context: PageContext, name: str) -> None:
         """The gateway does not take it: it was revoked, or its user changed."""
-        self._made.pop((visit.token, name), None)
+        self._made.pop((context.token, name), None)

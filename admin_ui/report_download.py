@@ -14,13 +14,13 @@ from admin_ui.request_router import RequestRouter
 from admin_ui.templates import STATIC, render
 
 
-def report_route(frame: RequestRouter) -> BaseRoute:
+def report_route(router: RequestRouter) -> BaseRoute:
     """Looked up as whoever asks."""
 
     async def download(request: Request) -> Response:
-        visit = await frame.visit(request)
-        job = await visit.get("/jobs/{job}", job=visit.path["job"])
-        seen = seen_report(await visit.get("/jobs/{job}/report", job=job["id"]))
+        context = await router.page_context(request)
+        job = await context.get("/jobs/{job}", job=context.path["job"])
+        seen = seen_report(await context.get("/jobs/{job}/report", job=job["id"]))
         # ours, and a style sheet has no entities
         css = Markup((STATIC / "console.css").read_text())
         text = render(
@@ -30,4 +30,4 @@ def report_route(frame: RequestRouter) -> BaseRoute:
         headers = {"Content-Disposition": f'attachment; filename="{name}.html"'}
         return Response(text, 200, {**PRIVATE, **headers}, "text/html")
 
-    return Route("/jobs/{job}/report.html", frame.guarded(download), methods=["GET"])
+    return Route("/jobs/{job}/report.html", router.guarded(download), methods=["GET"])

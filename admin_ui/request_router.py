@@ -92,7 +92,7 @@ class RequestRouter:
 
         return respond
 
-    async def visit(self, request: Request, **facts: Any) -> PageContext:
+    async def page_context(self, request: Request, **facts: Any) -> PageContext:
         """Raises ControlApiError when nobody known asks."""
         principal = await self.services.control.identify(request)
         cookie = request.cookies.get(self.services.cookie, "")
@@ -110,7 +110,7 @@ class RequestRouter:
         )
 
     def find(self, at: str) -> tuple[Screen, dict[str, Any]] | None:
-        """The screen at a path with query, and the facts of a visit to it."""
+        """The screen at a path with query, and the facts of a request for it."""
         path, _, query = at.partition("?")
         for route, screen in self._finders:
             scope = {"type": "http", "path": unquote(path), "method": "GET"}
@@ -121,35 +121,35 @@ class RequestRouter:
         return None
 
     def page(
-        self, visit: PageContext, screen: Screen, shown: ScreenContent, after: int = 0
+        self, context: PageContext, screen: Screen, shown: ScreenContent, after: int = 0
     ) -> Response:
         """A screen as HTML, or its twin. `after`: the newest event when it was looked up."""
-        if wants_json(visit.request):
+        if wants_json(context.request):
             return _json(shown.twin, shown.status)
-        context = {**self.context(visit, screen, shown), "after": after}
-        return html(render(screen.template, context), shown.status)
+        names = {**self.template_names(context, screen, shown), "after": after}
+        return html(render(screen.template, names), shown.status)
 
-    def live(self, visit: PageContext, screen: Screen, shown: ScreenContent) -> str:
+    def live(self, context: PageContext, screen: Screen, shown: ScreenContent) -> str:
         """The part of a screen that changes while it is looked at."""
-        return render_block(screen.template, "live", self.context(visit, screen, shown))
+        return render_block(screen.template, "live", self.template_names(context, screen, shown))
 
-    def context(
-        self, visit: PageContext | None, screen: Screen | None, shown: ScreenContent
+    def template_names(
+        self, context: PageContext | None, screen: Screen | None, shown: ScreenContent
     ) -> dict[str, Any]:
         """What every template sees."""
         title = shown.title or (screen.title if screen else "")
         return {
-            "visit": visit,
+            "context": context,
             "screen": screen,
             "title": title,
             "twin": shown.twin,
-            "menu": self._menu(visit.principal if visit else None),
+            "menu": self._menu(context.principal if context else None),
             "now": self.services.now(),
             "after": 0,
             "trouble": self.services.problem(),
             "root": self._root(screen),
             "docs": self._docs(screen),
-            "theme": theme_of(visit.request) if visit else "",
+            "theme": theme_of(context.request) if context else "",
             **shown.context,
         }
 
@@ -166,9 +166,9 @@ class RequestRouter:
         async def look(request: Request) -> Response:
             if request.url.path.endswith(TWIN) and not is_twin(request):
                 _unsplit(request, screen)
-            visit = await self.visit(request)
+            context = await self.page_context(request)
             after = await self.services.newest()
-            return self.page(visit, screen, await screen.load(visit), after)
+            return self.page(context, screen, await screen.load(context), after)
 
         return look
 
@@ -178,19 +178,19 @@ class RequestRouter:
                 pairs = read_fields(request)
             else:
                 if not _announces_small_form(request):
-                    await self.visit(request)  # only who is logged in may send so much
+                    await self.page_context(request)  # only who is logged in may send so much
                 pairs = await read_form(request)
-            visit = await self.visit(request, pairs=pairs, act=raw_path(request))
+            context = await self.page_context(request, pairs=pairs, act=raw_path(request))
             cookie = request.cookies.get(self.services.cookie, "")
-            if not is_form_token(visit.form.get("token", ""), cookie):
+            if not is_form_token(context.form.get("token", ""), cookie):
                 raise ControlApiError(
                     403, "cross_site", "this form was not sent by this console; reload the page"
                 )
             try:
-                _check_typed(act, visit)
-                outcome = await act.run(visit)
+                _check_typed(act, context)
+                outcome = await act.run(context)
             except ControlApiError as refused:
-                return await self._again(act, visit, refused)
+                return await self._again(act, context, refused)
             if isinstance(outcome, Response):
                 return outcome
             if isinstance(outcome, str):
@@ -198,25 +198,25 @@ class RequestRouter:
             screen = replace(
                 self._by_path[act.screen], template=act.template, live=(), live_every_s=0.0
             )
-            return self.page(visit, screen, outcome)
+            return self.page(context, screen, outcome)
 
         return self.guarded(acted)
 
     async def _again(
-        self, act: FormAction, visit: PageContext, refused: ControlApiError
+        self, act: FormAction, context: PageContext, refused: ControlApiError
     ) -> Response:
         """The form's screen once more, with what was typed and what was wrong with it."""
-        if wants_json(visit.request) or refused.status in (401, 503):
+        if wants_json(context.request) or refused.status in (401, 503):
             raise refused
         screen = self._by_path[act.screen]
-        at = link(screen.path, **visit.path)
-        again = replace(visit, refused=refused, at=at, query={})
+        at = link(screen.path, **context.path)
+        again = replace(context, refused=refused, at=at, query={})
         shown = await screen.load(again)
         shown.status = refused.status
         return self.page(again, screen, shown)
 
     async def _nowhere(self, request: Request) -> Response:
-        await self.visit(request)
+        await self.page_context(request)
         raise ControlApiError(404, "not_found", f"there is no page at {request.url.path[:200]}")
 
     # what stops
@@ -226,21 +226,23 @@ class RequestRouter:
             return _json(refused.as_json(), refused.status, refused.headers)
         if refused.status == 401:
             return _to_login(request)
-        context = {
-            **self.context(await self._identify(request), None, ScreenContent(refused.as_json())),
+        names = {
+            **self.template_names(
+                await self._identify(request), None, ScreenContent(refused.as_json())
+            ),
             "title": _DATABASE.get(refused.code)
             or _STOPS.get(refused.status, "The request failed"),
             "refused": refused,
             "trouble": "",  # it is what was refused for, or tells the same
             "database_is_gone": refused.code == "database_gone",
         }
-        return html(render("stopped.html", context), refused.status, refused.headers)
+        return html(render("stopped.html", names), refused.status, refused.headers)
 
     async def _identify(self, request: Request) -> PageContext | None:
         """Whoever asks, when that can be said."""
         try:
             self.services.control.check(request)
-            return await self.visit(request)
+            return await self.page_context(request)
         except ControlApiError:
             return None
 
@@ -347,10 +349,10 @@ def _announces_small_form(request: Request) -> bool:
     return length.isdigit() and int(length) <= SMALL_FORM_BYTES
 
 
-def _check_typed(act: FormAction, visit: PageContext) -> None:
+def _check_typed(act: FormAction, context: PageContext) -> None:
     if not act.typed_name:
         return
-    wanted, typed = visit.path[act.typed_name], visit.form.get("confirm", "").strip()
+    wanted, typed = context.path[act.typed_name], context.form.get("confirm", "").strip()
     if typed != wanted:
         raise ControlApiError(422, "invalid", f"type {wanted} here to go on", "confirm")
 

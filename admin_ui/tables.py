@@ -74,7 +74,7 @@ class DownloadTable:
 
 
 def table(
-    visit: PageContext,
+    context: PageContext,
     rows: Sequence[Any],
     keys: Mapping[str, Key],
     usual: str,
@@ -83,17 +83,17 @@ def table(
 ) -> TablePage:
     """`keys`: columns that can be sorted by; `usual`: by which, when nobody says; `text`: what is
     looked through for `q`. What the query cannot mean is as if it were not there."""
-    q = visit.query.get(f"{prefix}q", "").strip()[:200]
-    sort = visit.query.get(f"{prefix}sort", usual)
+    q = context.query.get(f"{prefix}q", "").strip()[:200]
+    sort = context.query.get(f"{prefix}sort", usual)
     if sort.removeprefix("-") not in keys:
         sort = usual
     needle = q.casefold()
     kept = [row for row in rows if needle in text(row).casefold()] if q else list(rows)
     kept.sort(key=keys[sort.removeprefix("-")], reverse=sort.startswith("-"))
     pages = max(1, -(-len(kept) // PAGE))
-    number = min(pages, _whole(visit.query.get(f"{prefix}page", "1")))
+    number = min(pages, _whole(context.query.get(f"{prefix}page", "1")))
     shown = kept[(number - 1) * PAGE : number * PAGE]
-    return TablePage(shown, len(kept), len(rows), number, pages, q, sort, prefix, visit.at)
+    return TablePage(shown, len(kept), len(rows), number, pages, q, sort, prefix, context.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,16 @@ class CursorPage:
 
 
 async def cursor_page(
-    visit: PageContext, path: str, filters: Sequence[str], **names: str
+    context: PageContext, path: str, filters: Sequence[str], **names: str
 ) -> tuple[CursorPage, Any]:
     """A page of the API's own list, and its document. `filters`: the names in the page's query
     that are passed on, those left empty not."""
-    asked = {name: visit.query[name] for name in filters if visit.query.get(name)}
-    if visit.query.get("cursor"):
-        asked["cursor"] = visit.query["cursor"]
-    found = await visit.fetch(path, {"limit": str(PAGE), **asked}, **names)
-    following = with_query(visit.at, {"cursor": found.next}) if found.next else ""
-    first = with_query(visit.at, {"cursor": ""}) if "cursor" in asked else ""
+    asked = {name: context.query[name] for name in filters if context.query.get(name)}
+    if context.query.get("cursor"):
+        asked["cursor"] = context.query["cursor"]
+    found = await context.fetch(path, {"limit": str(PAGE), **asked}, **names)
+    following = with_query(context.at, {"cursor": found.next}) if found.next else ""
+    first = with_query(context.at, {"cursor": ""}) if "cursor" in asked else ""
     return CursorPage(found.document["items"], following, first), found.document
 
 

@@ -63,18 +63,18 @@ class ScreenWatch:
     """One screen, for whoever sees it alike; its `run` is a task of its own."""
 
     def __init__(
-        self, watches: "ScreenWatches", screen: Screen, visit: PageContext, newest: int
+        self, watches: "ScreenWatches", screen: Screen, context: PageContext, newest: int
     ) -> None:
-        self.key = alike(screen, visit)
+        self.key = alike(screen, context)
         self.tabs = 0
         self.part = LiveFragment(event=newest)
         self.begun = 0
         self._began_at = -inf
         self.ended = False
         self._watches = watches
-        self._services = watches.frame.services
+        self._services = watches.router.services
         self._screen = screen
-        self._visit = visit
+        self._context = context
         self._asked = asyncio.Event()
         self._moved = asyncio.Event()
         self._failure: Exception | None = None
@@ -122,7 +122,7 @@ class ScreenWatch:
             await self._until_moved(max(0.0, due - monotonic()) if every_s else MOST_PAUSE_S)
             began, spent = monotonic(), process_time()
             newest = max(self._services.seen(), self.part.event)
-            events = await news(self._visit, self._screen, self.part.event, newest)
+            events = await news(self._context, self._screen, self.part.event, newest)
             if events or self._asked.is_set() or (every_s and began >= due):
                 self._asked.clear()
                 await self._look(events, newest)
@@ -155,8 +155,8 @@ class ScreenWatch:
         self._began_at = monotonic()
         html: str | None = None
         try:
-            shown = await self._screen.load(self._visit)
-            html = self._watches.frame.live(self._visit, self._screen, shown)
+            shown = await self._screen.load(self._context)
+            html = self._watches.router.live(self._context, self._screen, shown)
             self._next_look_s = shown.next_look_s
         except ControlApiError as refused:
             if refused.status != 404:
@@ -185,8 +185,8 @@ class ScreenWatch:
 class ScreenWatches:
     """The watches that run, by screen and by what whoever looks may see; on the loop."""
 
-    def __init__(self, frame: RequestRouter) -> None:
-        self.frame = frame
+    def __init__(self, router: RequestRouter) -> None:
+        self.router = router
         self._running: dict[object, ScreenWatch] = {}
         self._tasks: dict[ScreenWatch, asyncio.Task[None]] = {}
 
@@ -194,13 +194,13 @@ class ScreenWatches:
     def number(self) -> int:
         return max(1, len(self._tasks))
 
-    def join(self, screen: Screen, visit: PageContext, newest: int) -> ScreenWatch:
+    def join(self, screen: Screen, context: PageContext, newest: int) -> ScreenWatch:
         """The watch for a tab, which leaves it once. `newest`: the newest event there is."""
-        key = alike(screen, visit)
+        key = alike(screen, context)
         watch = self._running.get(key)
         if watch is None:
             # what is shown to several has nobody's token in it, whatever a template does
-            seen = visit if screen.personal else replace(visit, token="")
+            seen = context if screen.personal else replace(context, token="")
             watch = self._running[key] = ScreenWatch(self, screen, seen, newest)
             self._tasks[watch] = asyncio.create_task(watch.run())
         watch.tabs += 1
@@ -220,15 +220,15 @@ class ScreenWatches:
         self._running = {key: one for key, one in self._running.items() if one is not watch}
 
 
-def alike(screen: Screen, visit: PageContext) -> object:
-    """Equal for visits that are shown the same: a screen that is not personal shows everybody who
+def alike(screen: Screen, context: PageContext) -> object:
+    """Equal for contexts that are shown the same: a screen that is not personal shows everybody who
     may do the same things the same."""
-    who = visit.principal
-    mine = (who, visit.token) if screen.personal else (who.role, who.scopes)
-    return (visit.at, mine)
+    who = context.principal
+    mine = (who, context.token) if screen.personal else (who.role, who.scopes)
+    return (context.at, mine)
 
 
-async def news(visit: PageContext, screen: Screen, after: int, newest: int) -> list[Any]:
+async def news(context: PageContext, screen: Screen, after: int, newest: int) -> list[Any]:
     """The events after one that `screen` shows, oldest first, the last few of many.
 
     Raises ControlApiError.
@@ -243,9 +243,9 @@ async def news(visit: PageContext, screen: Screen, after: int, newest: int) -> l
         "newest": "true",
         "limit": str(_MOST_UNSAID),
     }
-    if screen.about is not None and all(map(_can_be_asked_for, visit.path.values())):
-        query["subject"] = screen.about(visit.path)
-    found = await visit.get("/events", query)
+    if screen.about is not None and all(map(_can_be_asked_for, context.path.values())):
+        query["subject"] = screen.about(context.path)
+    found = await context.get("/events", query)
     return list(reversed(found["items"]))
 
 

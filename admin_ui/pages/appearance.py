@@ -11,11 +11,11 @@ from admin_ui.theme import COOKIE, THEMES
 YEAR_S = 365 * 86_400
 
 
-async def choose(visit: PageContext) -> Response:
-    response = RedirectResponse(local(visit.form.get("next", "")), 303, PRIVATE)
-    theme = visit.form.get("theme", "")
+async def choose(context: PageContext) -> Response:
+    response = RedirectResponse(local(context.form.get("next", "")), 303, PRIVATE)
+    theme = context.form.get("theme", "")
     if theme in THEMES:
-        secure = visit.services.secure
+        secure = context.services.secure
         response.set_cookie(
             COOKIE, theme, max_age=YEAR_S, path="/", httponly=True, samesite="lax", secure=secure
         )

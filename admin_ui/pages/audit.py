@@ -8,9 +8,9 @@ from control.access.scopes import Action
 _FILTERS = ("actor", "action", "subject", "since", "until")
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/audit", _FILTERS)
-    asked = {name: visit.query.get(name, "") for name in _FILTERS}
+async def load(context: PageContext) -> ScreenContent:
+    page, document = await cursor_page(context, "/audit", _FILTERS)
+    asked = {name: context.query.get(name, "") for name in _FILTERS}
     known = {
         name: sorted({str(row[name]) for row in page.rows})
         for name in ("actor", "action", "subject")

@@ -28,26 +28,26 @@ MOST_TOKENS, WARMEST = 8192, 2.0
 Message = dict[str, str]
 
 
-async def chat(visit: PageContext) -> ScreenContent | Response:
+async def chat(context: PageContext) -> ScreenContent | Response:
     """One more message, and what the model says to it."""
-    target = visit.form.get("chat_target", "")
-    name, tail = await resolve_target(visit, target)
+    target = context.form.get("chat_target", "")
+    name, tail = await resolve_target(context, target)
     if tail:
         wrong = "a conversation is with the model's name or an alias of it, not with a version"
         raise ControlApiError(422, "invalid", wrong, "chat_target")
-    messages, path = history(visit.form), PATH
-    body = request_of(name, messages, visit.form)
-    if visit.form.get("kind") == TEXT:
+    messages, path = history(context.form), PATH
+    body = request_of(name, messages, context.form)
+    if context.form.get("kind") == TEXT:
         path = TEXT_PATH
         body = {**body, "prompt": messages[-1]["content"]}
         del body["messages"]
-    if visit.request.headers.get("accept", "") == STREAM:
+    if context.request.headers.get("accept", "") == STREAM:
         body |= {"stream": True}
-        pieces = await streamed(visit, name, path, json.dumps(body).encode())
+        pieces = await streamed(context, name, path, json.dumps(body).encode())
         return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, STREAM)
-    answer = await send_request(visit, name, "POST", path, json.dumps(body).encode())
+    answer = await send_request(context, name, "POST", path, json.dumps(body).encode())
     said = answer_message(answer)
-    page, whole = await playground.try_page(visit, "", None), [*messages, said]
+    page, whole = await playground.try_page(context, "", None), [*messages, said]
     page.context["chat"] |= {"messages": whole, "history": json.dumps(whole)}
     page.twin = said
     return page

@@ -35,60 +35,60 @@ Row = Mapping[str, Any]
 Target = tuple[str, str]
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    return await _content(visit, None)
+async def load(context: PageContext) -> ScreenContent:
+    return await _content(context, None)
 
 
-async def call(visit: PageContext) -> ScreenContent:
+async def call(context: PageContext) -> ScreenContent:
     """The request of the form, to both at once."""
-    targets = await playground.targets_of(visit)
-    pair = _pair(visit, targets)
-    metadata, _ = await playground.metadata_of(visit, pair[0])
-    config = await playground.config_of(visit, pair[0]) if metadata else {}
+    targets = await playground.targets_of(context)
+    pair = _pair(context, targets)
+    metadata, _ = await playground.metadata_of(context, pair[0])
+    config = await playground.config_of(context, pair[0]) if metadata else {}
     verb = verb_of(config)
-    body = request_for(verb, fields_of(metadata, config), visit.form)
+    body = request_for(verb, fields_of(metadata, config), context.form)
     outputs = metadata.get("outputs") or []
-    if verb == INFER and visit.form.get("classes"):
+    if verb == INFER and context.form.get("classes"):
         wanted = {"classification": CLASSES}
         body["outputs"] = [{"name": one["name"], "parameters": wanted} for one in outputs]
     sent = json.dumps(body).encode()
-    found = await asyncio.gather(*(_call_target(visit, target, verb, sent) for target in pair))
+    found = await asyncio.gather(*(_call_target(context, target, verb, sent) for target in pair))
     data = [outputs_in(documents_in(answer.body), outputs).get("outputs") or [] for answer in found]
     answers = {
         "pair": [playground.answer_of(answer, outputs) for answer in found],
         "outputs": outputs_differ(*data),
     }
-    return await _content(visit, answers)
+    return await _content(context, answers)
 
 
-async def _call_target(visit: PageContext, target: str, verb: str, body: bytes) -> Any:
-    label, tail = await resolve_target(visit, target)
-    return await send_request(visit, label, "POST", infer_path(label, tail, verb), body)
+async def _call_target(context: PageContext, target: str, verb: str, body: bytes) -> Any:
+    label, tail = await resolve_target(context, target)
+    return await send_request(context, label, "POST", infer_path(label, tail, verb), body)
 
 
-async def stream(visit: PageContext) -> Response:
+async def stream(context: PageContext) -> Response:
     """A language model's answer as it comes, of the one that the form names."""
-    label, tail = await resolve_target(visit, visit.form.get("target", ""))
+    label, tail = await resolve_target(context, context.form.get("target", ""))
     body = {
-        "text_input": visit.form.get("text", ""),
-        "max_tokens": playground.whole_between(visit, "max_tokens", 1, 8192),
+        "text_input": context.form.get("text", ""),
+        "max_tokens": playground.whole_between(context, "max_tokens", 1, 8192),
         "temperature": 0.0,
         "exclude_input_in_output": True,
     }
     path = infer_path(label, tail, STREAM)
-    pieces = await streamed(visit, label, path, json.dumps(body).encode(), "text")
+    pieces = await streamed(context, label, path, json.dumps(body).encode(), "text")
     headers = {**PRIVATE, "X-Accel-Buffering": "no"}
     return StreamingResponse(pieces, 200, headers, playground.EVENTS)
 
 
-async def _content(visit: PageContext, answers: Any) -> ScreenContent:
-    name = visit.path["model"]
-    targets = await playground.targets_of(visit)
-    pair = _pair(visit, targets)
-    may_infer = visit.may(Action.INFER, name)
-    metadata, problem = await playground.metadata_of(visit, pair[0]) if may_infer else ({}, "")
-    config = await playground.config_of(visit, pair[0]) if metadata else {}
-    traffic, items, step_s = await pair_traffic(visit, name, pair)
+async def _content(context: PageContext, answers: Any) -> ScreenContent:
+    name = context.path["model"]
+    targets = await playground.targets_of(context)
+    pair = _pair(context, targets)
+    may_infer = context.may(Action.INFER, name)
+    metadata, problem = await playground.metadata_of(context, pair[0]) if may_infer else ({}, "")
+    config = await playground.config_of(context, pair[0]) if metadata else {}
+    traffic, items, step_s = await pair_traffic(context, name, pair)
     words = dict(targets)
     return ScreenContent(
         {"model": name, "pair": pair, "answers": answers},
@@ -109,15 +109,15 @@ async def _content(visit: PageContext, answers: Any) -> ScreenContent:
     )
 
 
-def _pair(visit: PageContext, targets: Sequence[Target]) -> tuple[str, str]:
+def _pair(context: PageContext, targets: Sequence[Target]) -> tuple[str, str]:
     """What was chosen; the first two arms, or the two highest versions, where nothing was."""
     known = [value for value, _ in targets if value]
     arms = [one for one in known if one.startswith("arm:")]
     usual = (arms if len(arms) > 1 else [one for one in known if one.startswith("version:")])[:2]
     usual = list(reversed(usual)) if usual and usual[0].startswith("version:") else usual
     first, second = (usual + known + ["", ""])[:2]
-    a = visit.form.get("a", visit.query.get("a", first))
-    b = visit.form.get("b", visit.query.get("b", second))
+    a = context.form.get("a", context.query.get("a", first))
+    b = context.form.get("b", context.query.get("b", second))
     return (a if a in known else first, b if b in known else second)
 
 

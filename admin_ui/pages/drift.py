@@ -82,10 +82,10 @@ def _top(height: float) -> tuple[float, float]:
     return round(HEIGHT - height, 1), round(height, 1)
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["model"]
-    report = await visit.maybe("/drift/{model}", model=name)
-    rows = await visit.every("/loads")
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["model"]
+    report = await context.maybe("/drift/{model}", model=name)
+    rows = await context.every("/loads")
     numbers = sorted({one["version"] for one in rows if one["model"] == name and one["version"]})
     numbers.reverse()
     common: dict[str, Any] = {
@@ -100,11 +100,11 @@ async def load(visit: PageContext) -> ScreenContent:
     }
     if report is None:
         if not numbers:
-            await visit.get("/models/{model}", model=name)  # there is no such model
+            await context.get("/models/{model}", model=name)  # there is no such model
         twin: dict[str, Any] = {"watch": None, "versions": []}
         return ScreenContent(twin, title=f"Drift of {name}", shown=None, **twin, **common)
     versions = report["versions"]
-    wanted = visit.query.get("version", "")
+    wanted = context.query.get("version", "")
     chosen = next((one for one in versions if str(one["version"]) == wanted), None)
     shown = chosen or next(iter(versions), None)
     features = [] if shown is None else shown["features"]
@@ -151,10 +151,10 @@ def _tables(features: Sequence[Mapping[str, Any]]) -> dict[str, DownloadTable]:
     return found
 
 
-async def watch(visit: PageContext) -> str:
+async def watch(context: PageContext) -> str:
     """Begin, or change the terms; what the form does not show stays."""
-    name, form = visit.path["model"], visit.form
-    report = await visit.maybe("/drift/{model}", model=name)
+    name, form = context.path["model"], context.form
+    report = await context.maybe("/drift/{model}", model=name)
     known = _usual(report["watch"] if report else None)
     body: dict[str, Any] = {
         key: known[key] for key in ("alpha", "names", "percent", "per_second", "ks")
@@ -164,33 +164,33 @@ async def watch(visit: PageContext) -> str:
             body[field] = _number(field, form[field], kind)
     body["window"] = _number("window", form.get("window", ""), int)
     body["labels"] = form.get("labels", "").strip()
-    await visit.change("PUT", "/drift/{model}", body, model=name)
+    await context.change("PUT", "/drift/{model}", body, model=name)
     return link(PATH, model=name)
 
 
-async def refer(visit: PageContext) -> str:
-    name, form = visit.path["model"], visit.form
+async def refer(context: PageContext) -> str:
+    name, form = context.path["model"], context.form
     chosen = form.get("version", "")
     body: dict[str, Any] = {"kind": chosen}
     if chosen.isdigit():
-        body = {"kind": "window", "version": int(chosen), **_stretch(visit)}
-    await visit.change("PUT", "/drift/{model}/reference", body, model=name)
+        body = {"kind": "window", "version": int(chosen), **_stretch(context)}
+    await context.change("PUT", "/drift/{model}/reference", body, model=name)
     return link(PATH, model=name)
 
 
-async def stop(visit: PageContext) -> str:
-    name = visit.path["model"]
-    await visit.change("DELETE", "/drift/{model}", model=name)
+async def stop(context: PageContext) -> str:
+    name = context.path["model"]
+    await context.change("DELETE", "/drift/{model}", model=name)
     return link("/models/{model}", model=name)
 
 
-def _stretch(visit: PageContext) -> dict[str, str]:
+def _stretch(context: PageContext) -> dict[str, str]:
     """Two moments if they are given, else a stretch until now."""
-    since, until = (visit.form.get(field, "").strip() for field in ("since", "until"))
+    since, until = (context.form.get(field, "").strip() for field in ("since", "until"))
     if since:
         return {"since": since, **({"until": until} if until else {})}
-    seconds = _number("stretch", visit.form.get("stretch", ""), int)
-    return {"since": (visit.services.now() - timedelta(seconds=seconds)).isoformat()}
+    seconds = _number("stretch", context.form.get("stretch", ""), int)
+    return {"since": (context.services.now() - timedelta(seconds=seconds)).isoformat()}
 
 
 def _number(field: str, text: str, kind: Any) -> Any:

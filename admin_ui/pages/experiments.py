@@ -24,14 +24,14 @@ STEPS = ("start", "stop", "conclude", "delete")
 Row = Mapping[str, Any]
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/experiments", ("route", "state"))
-    routes = await visit.get("/routes", {"limit": "500"})
+async def load_all(context: PageContext) -> ScreenContent:
+    page, document = await cursor_page(context, "/experiments", ("route", "state"))
+    routes = await context.get("/routes", {"limit": "500"})
     return ScreenContent(
         document,
         page=page,
-        route=visit.query.get("route", ""),
-        state=visit.query.get("state", ""),
+        route=context.query.get("route", ""),
+        state=context.query.get("state", ""),
         states=[str(one) for one in ExperimentState],
         routes=[one["name"] for one in routes["items"]],
     )
@@ -43,13 +43,13 @@ _KINDS = ",".join(
 """Not that it was measured: that is in the charts."""
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["experiment"]
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["experiment"]
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"experiment:{name}"}
     one, analysis, events = await asyncio.gather(
-        visit.get(PATH, experiment=name),
-        visit.get(PATH + "/analysis", experiment=name),
-        visit.get("/events", {**asked, "kind": _KINDS}),
+        context.get(PATH, experiment=name),
+        context.get(PATH + "/analysis", experiment=name),
+        context.get("/events", {**asked, "kind": _KINDS}),
     )
     kinds = {metric["name"]: metric["kind"] for metric in one["metrics"]}
     return ScreenContent(
@@ -58,7 +58,7 @@ async def load(visit: PageContext) -> ScreenContent:
         one=one,
         analysis=analysis,
         compared=[_readable(row, kinds[row["metric"]]) for row in analysis["comparisons"]],
-        traffic=await _charts(visit, one, analysis, events["items"]),
+        traffic=await _charts(context, one, analysis, events["items"]),
         events=events["items"],
         acts={step: link(f"{PATH}/{step}", experiment=name) for step in STEPS},
     )
@@ -71,7 +71,7 @@ def _readable(row: Row, kind: str) -> dict[str, Any]:
 
 
 async def _charts(
-    visit: PageContext, one: Row, analysis: Row, events: Sequence[Row]
+    context: PageContext, one: Row, analysis: Row, events: Sequence[Row]
 ) -> TrafficCharts | None:
     """None before it has run."""
     if not one["started_at"]:
@@ -79,20 +79,22 @@ async def _charts(
     pairs = [(row["metric"], row["arm"]) for row in analysis["comparisons"][:MOST_COMPARED]]
     changes = {"newest": "true", "limit": str(EVENTS), "kind": "route.*"}
     found, moved = await asyncio.gather(
-        asyncio.gather(*(_points(visit, one["name"], *pair) for pair in pairs)),
-        visit.maybe("/events", {**changes, "subject": f"route:{one['route']}"}),
+        asyncio.gather(*(_points(context, one["name"], *pair) for pair in pairs)),
+        context.maybe("/events", {**changes, "subject": f"route:{one['route']}"}),
     )
     series = dict(zip(pairs, found, strict=True))
     begun = datetime.fromisoformat(one["started_at"])
-    over = datetime.fromisoformat(one["stopped_at"]) if one["stopped_at"] else visit.services.now()
+    over = (
+        datetime.fromisoformat(one["stopped_at"]) if one["stopped_at"] else context.services.now()
+    )
     marked = [*events, *(moved["items"] if moved else [])]
     markers = markers_of(marked, int(begun.timestamp()), int(over.timestamp()) + 1, 1)
     charts = interval_charts(one["metrics"], series, analysis["control"])
-    return TrafficCharts(TimeRange(KEY, begun, over), charts, 1, 0, visit.at, markers)
+    return TrafficCharts(TimeRange(KEY, begun, over), charts, 1, 0, context.at, markers)
 
 
-async def _points(visit: PageContext, name: str, metric: str, arm: str) -> list[Row]:
-    found = await visit.get(PATH + "/series", {"metric": metric, "arm": arm}, experiment=name)
+async def _points(context: PageContext, name: str, metric: str, arm: str) -> list[Row]:
+    found = await context.get(PATH + "/series", {"metric": metric, "arm": arm}, experiment=name)
     points: list[Row] = found["items"][-MOST_POINTS:]
     return points
 
@@ -117,28 +119,28 @@ def read_metrics(text: str) -> list[dict[str, Any]]:
     return found
 
 
-async def create(visit: PageContext) -> str:
+async def create(context: PageContext) -> str:
     body: dict[str, Any] = {
-        "name": visit.form.get("name", "").strip(),
-        "route": visit.form.get("route", "").strip(),
-        "metrics": read_metrics(visit.form.get("metrics", "")),
+        "name": context.form.get("name", "").strip(),
+        "route": context.form.get("route", "").strip(),
+        "metrics": read_metrics(context.form.get("metrics", "")),
     }
-    if visit.form.get("horizon", "").strip():
-        body["horizon"] = whole(visit, "horizon")
+    if context.form.get("horizon", "").strip():
+        body["horizon"] = whole(context, "horizon")
     try:
-        found = await visit.change("POST", "/experiments", body)
+        found = await context.change("POST", "/experiments", body)
     except ControlApiError as refused:
         raise among(refused, ("name", "route", "metrics", "horizon")) from refused
     return link(PATH, experiment=found.document["name"])
 
 
 def _step(verb: str, path: str, then: str = PATH) -> Callable[[PageContext], Awaitable[str]]:
-    async def step(visit: PageContext) -> str:
-        name = visit.path["experiment"]
+    async def step(context: PageContext) -> str:
+        name = context.path["experiment"]
         body = None
         if path.endswith("/conclude"):
-            body = {"decision": visit.form.get("decision", "").strip()}
-        await visit.change(verb, path, body, whole(visit, "revision"), experiment=name)
+            body = {"decision": context.form.get("decision", "").strip()}
+        await context.change(verb, path, body, whole(context, "revision"), experiment=name)
         return link(then, experiment=name)
 
     return step

@@ -33,7 +33,7 @@ class HelpPage(NamedTuple):
     to: str
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
+async def load_all(context: PageContext) -> ScreenContent:
     pages = help_pages()
     twin = {"items": [one._asdict() for one in pages]}
     tutorials = [one for one in pages if one.name.startswith(_TUTORIAL)]
@@ -42,8 +42,8 @@ async def load_all(visit: PageContext) -> ScreenContent:
     )
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["page"]
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["page"]
     found = next((one for one in help_pages() if one.name == name), None)
     if found is None:
         raise ControlApiError(404, "not_found", f"there is no page '{name[:80]}' in the docs")

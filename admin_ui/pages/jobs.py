@@ -36,10 +36,10 @@ _RAIL = {
 _FILTERS = ("model", "state", "type")
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/jobs", _FILTERS)
-    imports = await visit.get("/imports", {"limit": "5"})
-    asked = {name: visit.query.get(name, "") for name in _FILTERS}
+async def load_all(context: PageContext) -> ScreenContent:
+    page, document = await cursor_page(context, "/jobs", _FILTERS)
+    imports = await context.get("/imports", {"limit": "5"})
+    asked = {name: context.query.get(name, "") for name in _FILTERS}
     return ScreenContent(
         document,
         page=page,
@@ -50,19 +50,19 @@ async def load_all(visit: PageContext) -> ScreenContent:
     )
 
 
-async def load_imports(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/imports", ("model", "state"))
+async def load_imports(context: PageContext) -> ScreenContent:
+    page, document = await cursor_page(context, "/imports", ("model", "state"))
     return ScreenContent(document, page=page)
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    job = await visit.get("/jobs/{job}", job=visit.path["job"])
+async def load(context: PageContext) -> ScreenContent:
+    job = await context.get("/jobs/{job}", job=context.path["job"])
     name = job["id"]
-    output = await visit.get("/jobs/{job}/log", job=name)
-    report = await visit.maybe("/jobs/{job}/report", job=name)
-    pipeline = await _pipeline(visit, job)
+    output = await context.get("/jobs/{job}/log", job=name)
+    report = await context.maybe("/jobs/{job}/report", job=name)
+    pipeline = await _pipeline(context, job)
     query = {"newest": "true", "limit": str(EVENTS), "subject": f"job:{name}"}
-    events = await visit.get("/events", query)
+    events = await context.get("/events", query)
     points = msgspec.convert(output["points"], list[CurvePoint])
     return ScreenContent(
         {"job": job, "report": report, "pipeline": pipeline},
@@ -84,12 +84,12 @@ async def load(visit: PageContext) -> ScreenContent:
     )
 
 
-async def load_new(visit: PageContext) -> ScreenContent:
+async def load_new(context: PageContext) -> ScreenContent:
     forms = spec_forms()
-    kind = visit.typed("/jobs/new", "type", visit.query.get("type", ""))
+    kind = context.typed("/jobs/new", "type", context.query.get("type", ""))
     form = forms.get(kind) or forms["quantise"]
-    model, version = visit.query.get("model", ""), visit.query.get("version", "")
-    loads = await visit.every("/loads")
+    model, version = context.query.get("model", ""), context.query.get("version", "")
+    loads = await context.every("/loads")
     ready = {
         (one["model"], one["version"])
         for one in loads
@@ -108,13 +108,13 @@ async def load_new(visit: PageContext) -> ScreenContent:
     )
 
 
-async def load_comparison(visit: PageContext) -> ScreenContent:
-    found = await visit.get("/jobs", {"limit": str(KNOWN_REPORTS)})
-    asked = [visit.query.get(name, "") for name in ("first", "second")]
+async def load_comparison(context: PageContext) -> ScreenContent:
+    found = await context.get("/jobs", {"limit": str(KNOWN_REPORTS)})
+    asked = [context.query.get(name, "") for name in ("first", "second")]
     jobs, reports = [], []
     for name in filter(None, asked):
-        jobs.append(await visit.get("/jobs/{job}", job=name))
-        reports.append(seen_report(await visit.get("/jobs/{job}/report", job=name)))
+        jobs.append(await context.get("/jobs/{job}", job=name))
+        reports.append(seen_report(await context.get("/jobs/{job}/report", job=name)))
     return ScreenContent(
         {"jobs": [one["id"] for one in jobs]},
         known=[one for one in found["items"] if one["state"] in _REPORTED],
@@ -127,11 +127,11 @@ async def load_comparison(visit: PageContext) -> ScreenContent:
     )
 
 
-async def _pipeline(visit: PageContext, job: Any) -> Any:
+async def _pipeline(context: PageContext, job: Any) -> Any:
     """The one that the job is a step of; None for none, and for one that is forgotten."""
     if not job["pipeline"]:
         return None
-    return await visit.maybe("/pipelines/{pipeline}", pipeline=job["pipeline"])
+    return await context.maybe("/pipelines/{pipeline}", pipeline=job["pipeline"])
 
 
 def rail_of(pipeline: Any, here: int) -> list[dict[str, Any]]:
@@ -160,43 +160,43 @@ def title_of(job: Any) -> str:
     return f"{kind[:1].upper()}{kind[1:]} {source['model']} version {source['version']}"
 
 
-async def create(visit: PageContext) -> str:
-    spec = read_spec(visit.form.get("type", ""), visit.form)
-    model, _, version = visit.form.get("source", "").rpartition(":")
+async def create(context: PageContext) -> str:
+    spec = read_spec(context.form.get("type", ""), context.form)
+    model, _, version = context.form.get("source", "").rpartition(":")
     if not (model and version.isdigit()):
         raise ControlApiError(422, "invalid", "choose the version that it works on", "source")
     spec |= {"model": model, "version": int(version)}
-    if name := visit.form.get("result_model", "").strip():
+    if name := context.form.get("result_model", "").strip():
         spec["result_model"] = name
-    made = await visit.change("POST", "/jobs", {"spec": spec})
+    made = await context.change("POST", "/jobs", {"spec": spec})
     return link("/jobs/{job}", job=made.document["id"])
 
 
-async def cancel(visit: PageContext) -> str:
-    await visit.change("POST", "/jobs/{job}/cancel", job=visit.path["job"])
-    return link("/jobs/{job}", job=visit.path["job"])
+async def cancel(context: PageContext) -> str:
+    await context.change("POST", "/jobs/{job}/cancel", job=context.path["job"])
+    return link("/jobs/{job}", job=context.path["job"])
 
 
-async def retry(visit: PageContext) -> str:
-    await visit.change("POST", "/jobs/{job}/retry", job=visit.path["job"])
-    return link("/jobs/{job}", job=visit.path["job"])
+async def retry(context: PageContext) -> str:
+    await context.change("POST", "/jobs/{job}/retry", job=context.path["job"])
+    return link("/jobs/{job}", job=context.path["job"])
 
 
-async def cancel_pipeline(visit: PageContext) -> str:
+async def cancel_pipeline(context: PageContext) -> str:
     """With the job that it has come to, which may be a later one than the page's."""
-    job = await visit.get("/jobs/{job}", job=visit.path["job"])
-    await visit.change("POST", "/pipelines/{pipeline}/cancel", pipeline=job["pipeline"])
-    return link("/jobs/{job}", job=visit.path["job"])
+    job = await context.get("/jobs/{job}", job=context.path["job"])
+    await context.change("POST", "/pipelines/{pipeline}/cancel", pipeline=job["pipeline"])
+    return link("/jobs/{job}", job=context.path["job"])
 
 
-async def start_comparison(visit: PageContext) -> str:
+async def start_comparison(context: PageContext) -> str:
     """The original's traffic goes to it and to the result in halves, by a route of its name."""
-    job = await visit.get("/jobs/{job}", job=visit.path["job"])
+    job = await context.get("/jobs/{job}", job=context.path["job"])
     source, result = job["sources"][0], job["result"]
     if not result["version"]:
         raise ControlApiError(409, "conflict", "the job has no version as its result")
     name = source["model"]
-    route = await visit.maybe("/routes/{route}", route=name)
+    route = await context.maybe("/routes/{route}", route=name)
     if route is not None and len(route["arms"]) > 1:
         raise ControlApiError(
             409,
@@ -209,7 +209,7 @@ async def start_comparison(visit: PageContext) -> str:
         for arm, one in (("original", source), (job["type"], result))
     ]
     revision = 0 if route is None else route["revision"]
-    await visit.change("PUT", "/routes/{route}", {"arms": arms}, revision, route=name)
+    await context.change("PUT", "/routes/{route}", {"arms": arms}, revision, route=name)
     return link("/routes/{route}", route=name)
 
 

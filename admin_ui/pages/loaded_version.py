@@ -22,10 +22,10 @@ from repository.errors import RepositoryError
 Row = Mapping[str, Any]
 
 
-async def loaded_here(visit: PageContext, name: str) -> list[dict[str, Any]]:
+async def loaded_here(context: PageContext, name: str) -> list[dict[str, Any]]:
     """The versions of a model that this server has loaded, the highest first: `tensors` as rows,
     the completed `config`, and what a language model serves with."""
-    rows = await of_gateway(visit, "/instances/{model}", model=name)
+    rows = await of_gateway(context, "/instances/{model}", model=name)
     return [
         {
             "version": row["version"],
@@ -41,35 +41,35 @@ async def loaded_here(visit: PageContext, name: str) -> list[dict[str, Any]]:
     ]
 
 
-async def sequences_here(visit: PageContext, name: str) -> list[Row]:
+async def sequences_here(context: PageContext, name: str) -> list[Row]:
     """The versions of a sequence model as they run here, the highest first; none of any other."""
-    rows = await _running(visit, name)
+    rows = await _running(context, name)
     mine = [row for row in rows if row["sequences"] is not None]
     return sorted(mine, key=lambda row: -int(row["version"]))
 
 
-async def running_here(visit: PageContext, name: str, number: int) -> Row | None:
+async def running_here(context: PageContext, name: str, number: int) -> Row | None:
     """Backend, instances and memory of one version."""
-    rows = await _running(visit, name)
+    rows = await _running(context, name)
     return next((row for row in rows if row["version"] == number), None)
 
 
-async def _running(visit: PageContext, name: str) -> Sequence[Row]:
-    found = await maybe_here(visit, "/instances", {"model": name})
+async def _running(context: PageContext, name: str) -> Sequence[Row]:
+    found = await maybe_here(context, "/instances", {"model": name})
     return found["items"] if found else []
 
 
-async def version_here(visit: PageContext, name: str, number: int) -> dict[str, Any] | None:
+async def version_here(context: PageContext, name: str, number: int) -> dict[str, Any] | None:
     """All there is to show of a loaded version; None where it is not loaded on this server.
     `marked`: the lines of its config, each with "ins" where the server completed it."""
     loaded, running = await asyncio.gather(
-        loaded_here(visit, name), running_here(visit, name, number)
+        loaded_here(context, name), running_here(context, name, number)
     )
     found = next((one for one in loaded if one["version"] == number), None)
     if found is None:
         return None
     files = await maybe_here(
-        visit, "/instances/{model}/versions/{version}/files", model=name, version=str(number)
+        context, "/instances/{model}/versions/{version}/files", model=name, version=str(number)
     )
     written = files["config"] if files else ""
     return {
@@ -77,17 +77,17 @@ async def version_here(visit: PageContext, name: str, number: int) -> dict[str, 
         "running": running,
         "files": files["items"] if files else None,
         "marked": marked_config(written, found["config"]),
-        "calls": _calls(visit, found, name, number) if visit.may(Action.INFER, name) else None,
+        "calls": _calls(context, found, name, number) if context.may(Action.INFER, name) else None,
     }
 
 
-def _calls(visit: PageContext, found: Row, name: str, number: int) -> dict[str, Any]:
+def _calls(context: PageContext, found: Row, name: str, number: int) -> dict[str, Any]:
     """The calls that ask this version, to copy; a conversation asks the model by its name."""
     config = config_facts(found["config"])
     metadata = {"inputs": [one for one in found["tensors"] if one["way"] == "input"]}
     verb = verb_of(config)
     body = sample_request(verb, fields_of(metadata, config))
-    gateway = visit.services.gateway
+    gateway = context.services.gateway
     url = gateway.url if gateway else "http://127.0.0.1:8000"
     token = bool(gateway and gateway.wants_token)
     talks = found["language"].get("chat template", "none") != "none"
@@ -109,18 +109,18 @@ def config_facts(text: str) -> dict[str, Any]:
     return dict(MessageToDict(config, preserving_proto_field_name=True))
 
 
-async def of_gateway(visit: PageContext, path: str, **names: str) -> Sequence[Row]:
+async def of_gateway(context: PageContext, path: str, **names: str) -> Sequence[Row]:
     """What this server's gateway tells; nothing while it does not answer."""
-    found = await maybe_here(visit, path, None, **names)
+    found = await maybe_here(context, path, None, **names)
     return found["items"] if found else []
 
 
 async def maybe_here(
-    visit: PageContext, path: str, query: Mapping[str, str] | None = None, **names: str
+    context: PageContext, path: str, query: Mapping[str, str] | None = None, **names: str
 ) -> Any:
     """None while this server's gateway does not answer."""
     try:
-        return await visit.maybe(path, query, **names)
+        return await context.maybe(path, query, **names)
     except ControlApiError as refused:
         if refused.status != 503:
             raise

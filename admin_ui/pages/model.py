@@ -28,20 +28,20 @@ ALIAS = "/models/{model}/aliases/{alias}"
 Row = Mapping[str, Any]
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["model"]
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["model"]
     model, loads, events, served, back, sequences = await asyncio.gather(
-        visit.maybe(PATH, model=name),
-        visit.every("/loads", {"model": name}),
-        visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
-        model_traffic(visit, name),
-        rollback_offer(visit, name),
-        sequences_here(visit, name),
+        context.maybe(PATH, model=name),
+        context.every("/loads", {"model": name}),
+        context.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
+        model_traffic(context, name),
+        rollback_offer(context, name),
+        sequences_here(context, name),
     )
     if model is None and not loads:
         raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")
-    deployments = await _deployments(visit, model)
-    compared = await _compared(visit, model, deployments)
+    deployments = await _deployments(context, model)
+    compared = await _compared(context, model, deployments)
     answers = max((row["version"] for row in loads if row["state"] == READY), default=0)
     return ScreenContent(
         model or {"name": name, "states": loads},
@@ -53,12 +53,12 @@ async def load(visit: PageContext) -> ScreenContent:
         traffic=served,
         next_look_s=next_look_s(served, bool(sequences)),
         sequences=sequences,
-        steps=await steps_here(visit, name, answers) if answers else None,
+        steps=await steps_here(context, name, answers) if answers else None,
         servers=sorted({row["server"] for row in loads}),
         whole=[row for row in loads if not row["version"] and row["reason"]],
         deployments=deployments,
         compared=compared,
-        pending=await _pending(visit, name) if model else [],
+        pending=await _pending(context, name) if model else [],
         events=merge_events(events["items"]),
         act=link(PATH + "/aliases", model=name),
         back=back,
@@ -87,12 +87,12 @@ def versions_by_server(model: Row | None, loads: Sequence[Row]) -> list[dict[str
     ]
 
 
-async def _deployments(visit: PageContext, model: Row | None) -> list[dict[str, Any]]:
+async def _deployments(context: PageContext, model: Row | None) -> list[dict[str, Any]]:
     """The pushes that changed this model, newest first; none for who may not see them."""
     if model is None or not model["repository"]:
         return []
     asked = {"repository": model["repository"], "limit": str(DEPLOYMENTS)}
-    pushes = await visit.maybe("/pushes", asked)
+    pushes = await context.maybe("/pushes", asked)
     name = model["name"]
     return [
         {**push, "snapshot": push["models"][name]}
@@ -101,12 +101,12 @@ async def _deployments(visit: PageContext, model: Row | None) -> list[dict[str, 
     ]
 
 
-async def _pending(visit: PageContext, name: str) -> list[dict[str, Any]]:
+async def _pending(context: PageContext, name: str) -> list[dict[str, Any]]:
     """What is wanted of the model's aliases and of its route, but not in force yet: `subject`,
     `page`, `server`, `reason`."""
     aliases, route = await asyncio.gather(
-        visit.every("/models/{model}/aliases", model=name),
-        visit.maybe("/routes/{route}", None, route=name),
+        context.every("/models/{model}/aliases", model=name),
+        context.maybe("/routes/{route}", None, route=name),
     )
     subjects = [
         (f"alias @{one['name']}", link(ALIAS, model=name, alias=one["name"]), one)
@@ -122,7 +122,7 @@ async def _pending(visit: PageContext, name: str) -> list[dict[str, Any]]:
 
 
 async def _compared(
-    visit: PageContext, model: Row | None, deployments: Sequence[Row]
+    context: PageContext, model: Row | None, deployments: Sequence[Row]
 ) -> dict[str, Any] | None:
     """The config of one deployment and how it differs from another; the last two, if not asked."""
     if model is None:
@@ -132,10 +132,10 @@ async def _compared(
         digests.insert(0, model["snapshot"])
     if not digests:
         return None
-    new = _choice(visit.query.get("new", ""), digests, digests[0])
+    new = _choice(context.query.get("new", ""), digests, digests[0])
     older = digests[digests.index(new) + 1 :]
-    old = _choice(visit.query.get("old", ""), digests, older[0] if older else "")
-    read = partial(_configs, visit.services.snapshots, model["name"], old, new)
+    old = _choice(context.query.get("old", ""), digests, older[0] if older else "")
+    read = partial(_configs, context.services.snapshots, model["name"], old, new)
     before, after = await to_thread.run_sync(read)
     lines = difference(before, after) if before is not None and after is not None else []
     commits = {one["snapshot"]: one["new_commit"] for one in reversed(deployments)}
@@ -158,10 +158,10 @@ def _choice(wanted: str, digests: Sequence[str], usual: str) -> str:
     return wanted if wanted in digests else usual
 
 
-async def load_alias(visit: PageContext) -> ScreenContent:
-    name, alias = visit.path["model"], visit.path["alias"]
+async def load_alias(context: PageContext) -> ScreenContent:
+    name, alias = context.path["model"], context.path["alias"]
     found, model = await asyncio.gather(
-        visit.get(ALIAS, model=name, alias=alias), visit.get(PATH, model=name)
+        context.get(ALIAS, model=name, alias=alias), context.get(PATH, model=name)
     )
     return ScreenContent(
         found,
@@ -174,40 +174,40 @@ async def load_alias(visit: PageContext) -> ScreenContent:
     )
 
 
-async def set_alias(visit: PageContext) -> str:
+async def set_alias(context: PageContext) -> str:
     """A new one only: one that exists is moved on its own page, which says where it stands."""
-    name, alias = visit.path["model"], visit.form.get("alias", "").strip()
+    name, alias = context.path["model"], context.form.get("alias", "").strip()
     if not alias:
         raise ControlApiError(422, "invalid", "an alias needs a name, e.g. champion", "alias")
-    body = {"version": whole(visit, "version")}
+    body = {"version": whole(context, "version")}
     try:
-        await visit.change("PUT", ALIAS, body, expected=0, model=name, alias=alias)
+        await context.change("PUT", ALIAS, body, expected=0, model=name, alias=alias)
     except ControlApiError as refused:
         raise beside(refused, {"name": "alias"}, "alias") from refused
     return link(PATH, model=name)
 
 
-async def go_back(visit: PageContext) -> str:
-    return await roll_back(visit, visit.path["model"])
+async def go_back(context: PageContext) -> str:
+    return await roll_back(context, context.path["model"])
 
 
-async def move_alias(visit: PageContext) -> str:
-    name, alias = visit.path["model"], visit.path["alias"]
-    body = {"version": whole(visit, "version")}
-    expected = whole(visit, "revision")
-    await visit.change("PUT", ALIAS, body, expected=expected, model=name, alias=alias)
+async def move_alias(context: PageContext) -> str:
+    name, alias = context.path["model"], context.path["alias"]
+    body = {"version": whole(context, "version")}
+    expected = whole(context, "revision")
+    await context.change("PUT", ALIAS, body, expected=expected, model=name, alias=alias)
     return link(PATH, model=name)
 
 
-async def delete_alias(visit: PageContext) -> str:
-    name, alias = visit.path["model"], visit.path["alias"]
-    await visit.change("DELETE", ALIAS, model=name, alias=alias)
+async def delete_alias(context: PageContext) -> str:
+    name, alias = context.path["model"], context.path["alias"]
+    await context.change("DELETE", ALIAS, model=name, alias=alias)
     return link(PATH, model=name)
 
 
-def whole(visit: PageContext, field: str) -> int:
+def whole(context: PageContext, field: str) -> int:
     """A number that was typed. Raises ControlApiError beside its field."""
-    text = visit.form.get(field, "").strip()
+    text = context.form.get(field, "").strip()
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise ControlApiError(422, "invalid", f"'{text[:40]}' is no whole number", field)
     return int(text)

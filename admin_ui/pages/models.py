@@ -17,11 +17,11 @@ FIGURES = ("requests_per_s", "error_percent", "p99_ms")
 Row = Mapping[str, Any]
 
 
-async def load(visit: PageContext) -> ScreenContent:
+async def load(context: PageContext) -> ScreenContent:
     deployed, loads, traffic = await asyncio.gather(
-        visit.every("/models"), visit.every("/loads"), recent_traffic(visit)
+        context.every("/models"), context.every("/loads"), recent_traffic(context)
     )
-    state = visit.query.get("state", "")
+    state = context.query.get("state", "")
     rows = [row for row in model_rows(deployed, loads) if state in ("", row["state"])]
     keys: dict[str, Any] = {
         "name": lambda row: row["name"],
@@ -31,7 +31,7 @@ async def load(visit: PageContext) -> ScreenContent:
         "deployed": lambda row: (row["deployed_at"] or "", row["name"]),
         **{one: partial(_figure, traffic, one) for one in FIGURES},
     }
-    shown = table(visit, rows, keys, "name", _text)
+    shown = table(context, rows, keys, "name", _text)
     twin = {"items": list(shown.rows), "page": shown.number, "pages": shown.pages}
     states = sorted({row["state"] for row in rows} | {state} - {""}, key=rank)
     return ScreenContent(

@@ -32,15 +32,15 @@ LASTING = (
 )
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
+async def load_all(context: PageContext) -> ScreenContent:
     webhooks, mutes, models, routes, (page, deliveries) = await asyncio.gather(
-        visit.every("/webhooks"),
-        visit.every("/mutes"),
-        visit.every("/models"),
-        visit.every("/routes"),
-        cursor_page(visit, "/deliveries", ("webhook", "state")),
+        context.every("/webhooks"),
+        context.every("/mutes"),
+        context.every("/models"),
+        context.every("/routes"),
+        cursor_page(context, "/deliveries", ("webhook", "state")),
     )
-    now = visit.services.now()
+    now = context.services.now()
     twin = {"webhooks": webhooks, "mutes": mutes, "deliveries": deliveries}
     return ScreenContent(
         twin,
@@ -50,8 +50,8 @@ async def load_all(visit: PageContext) -> ScreenContent:
         page=page,
         names=[one["name"] for one in webhooks],
         states=[str(state) for state in DeliveryState],
-        webhook=visit.query.get("webhook", ""),
-        state=visit.query.get("state", ""),
+        webhook=context.query.get("webhook", ""),
+        state=context.query.get("state", ""),
         kinds=[(str(kind), meaning) for kind, meaning in MEANINGS.items()],
         formats=[(str(value), text) for value, text in FORMATS],
         windows=WINDOWS,
@@ -60,11 +60,11 @@ async def load_all(visit: PageContext) -> ScreenContent:
     )
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["webhook"]
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["webhook"]
     webhook, found = await asyncio.gather(
-        visit.get("/webhooks/{webhook}", webhook=name),
-        visit.get("/deliveries", {"webhook": name, "limit": "50"}),
+        context.get("/webhooks/{webhook}", webhook=name),
+        context.get("/deliveries", {"webhook": name, "limit": "50"}),
     )
     verbs = ("test", "change", "switch", "rotate", "delete")
     window = str(webhook["window_s"])
@@ -90,74 +90,74 @@ def mood(webhook: Any) -> str:
     return "delivering" if webhook["delivered_at"] else "unused"
 
 
-async def create(visit: PageContext) -> ScreenContent:
+async def create(context: PageContext) -> ScreenContent:
     """The secret is shown at once, and only now."""
-    body = {"name": visit.form.get("name", "").strip(), "url": _url(visit), **_terms(visit)}
-    made = (await visit.change("POST", "/webhooks", body)).document
+    body = {"name": context.form.get("name", "").strip(), "url": _url(context), **_terms(context)}
+    made = (await context.change("POST", "/webhooks", body)).document
     return _secret(made, f"Webhook {made['webhook']['name']} is there")
 
 
-async def rotate(visit: PageContext) -> ScreenContent:
-    body = {"at_once": visit.form.get("at_once") == "yes"}
-    name = visit.path["webhook"]
-    made = (await visit.change("POST", "/webhooks/{webhook}/rotate", body, webhook=name)).document
+async def rotate(context: PageContext) -> ScreenContent:
+    body = {"at_once": context.form.get("at_once") == "yes"}
+    name = context.path["webhook"]
+    made = (await context.change("POST", "/webhooks/{webhook}/rotate", body, webhook=name)).document
     return _secret(made, f"Webhook {name} has a new secret")
 
 
-async def send_test(visit: PageContext) -> ScreenContent:
-    name = visit.path["webhook"]
-    found = (await visit.change("POST", "/webhooks/{webhook}/test", webhook=name)).document
+async def send_test(context: PageContext) -> ScreenContent:
+    name = context.path["webhook"]
+    found = (await context.change("POST", "/webhooks/{webhook}/test", webhook=name)).document
     title = "The test message arrived" if found["delivered"] else "The test message did not arrive"
     back, again = link(ONE, webhook=name), link(f"{ONE}/test", webhook=name)
     return ScreenContent(found, title=title, tested=found, name=name, back=back, again=again)
 
 
-async def change(visit: PageContext) -> str:
-    body = _terms(visit)
-    if visit.form.get("url", "").strip():
-        body["url"] = _url(visit)
-    return await _changed(visit, body)
+async def change(context: PageContext) -> str:
+    body = _terms(context)
+    if context.form.get("url", "").strip():
+        body["url"] = _url(context)
+    return await _changed(context, body)
 
 
-async def switch(visit: PageContext) -> str:
-    return await _changed(visit, {"enabled": visit.form.get("enabled") == "yes"})
+async def switch(context: PageContext) -> str:
+    return await _changed(context, {"enabled": context.form.get("enabled") == "yes"})
 
 
-async def delete(visit: PageContext) -> str:
-    await visit.change("DELETE", "/webhooks/{webhook}", webhook=visit.path["webhook"])
+async def delete(context: PageContext) -> str:
+    await context.change("DELETE", "/webhooks/{webhook}", webhook=context.path["webhook"])
     return ALL
 
 
-async def retry(visit: PageContext) -> str:
-    delivery = visit.path["delivery"]
-    await visit.change("POST", "/deliveries/{delivery}/retry", delivery=delivery)
+async def retry(context: PageContext) -> str:
+    delivery = context.path["delivery"]
+    await context.change("POST", "/deliveries/{delivery}/retry", delivery=delivery)
     return ALL
 
 
-async def mute(visit: PageContext) -> str:
-    form = visit.form
+async def mute(context: PageContext) -> str:
+    form = context.form
     body: dict[str, Any] = {
         "model": form.get("model", "").strip(),
-        "kinds": visit.several("kinds"),
+        "kinds": context.several("kinds"),
         "note": form.get("note", "").strip(),
     }
     if form.get("for_s", "").isdigit():
         body["for_s"] = int(form["for_s"])
     if not body["model"]:
         raise ControlApiError(422, "invalid", "say which model, or * for all", "model")
-    await visit.change("POST", "/mutes", body)
+    await context.change("POST", "/mutes", body)
     return ALL
 
 
-async def unmute(visit: PageContext) -> str:
-    await visit.change("DELETE", "/mutes/{mute}", mute=visit.path["mute"])
+async def unmute(context: PageContext) -> str:
+    await context.change("DELETE", "/mutes/{mute}", mute=context.path["mute"])
     return ALL
 
 
-async def _changed(visit: PageContext, body: dict[str, Any]) -> str:
-    name, expected = visit.path["webhook"], visit.form.get("revision", "")
+async def _changed(context: PageContext, body: dict[str, Any]) -> str:
+    name, expected = context.path["webhook"], context.form.get("revision", "")
     revision = int(expected) if expected.isdigit() else None
-    await visit.change("PATCH", "/webhooks/{webhook}", body, revision, webhook=name)
+    await context.change("PATCH", "/webhooks/{webhook}", body, revision, webhook=name)
     return link(ONE, webhook=name)
 
 
@@ -169,16 +169,16 @@ def _secret(made: Any, title: str) -> ScreenContent:
     )
 
 
-def _url(visit: PageContext) -> str:
-    url = visit.form.get("url", "").strip()
+def _url(context: PageContext) -> str:
+    url = context.form.get("url", "").strip()
     if not url:
         raise ControlApiError(422, "invalid", "say where messages are posted: https://…", "url")
     return url
 
 
-def _terms(visit: PageContext) -> dict[str, Any]:
+def _terms(context: PageContext) -> dict[str, Any]:
     """Every box ticked is as none: what is told later is told too."""
-    form, kinds = visit.form, visit.several("kinds")
+    form, kinds = context.form, context.several("kinds")
     return {
         "format": form.get("format", ""),
         "kinds": [] if len(kinds) == len(MEANINGS) else kinds,

@@ -13,18 +13,18 @@ LATEST = 100
 _EVENTS, _PUSHES = 12, 8
 
 
-async def load(visit: PageContext) -> ScreenContent:
+async def load(context: PageContext) -> ScreenContent:
     wrong, loads, servers, models, repositories, pushes, events = await asyncio.gather(
-        visit.every("/problems"),
-        visit.every("/loads"),
-        visit.every("/servers"),
-        visit.every("/models"),
-        visit.every("/repositories"),
-        _latest(visit, "/pushes", {"limit": str(_PUSHES)}),
-        _latest(visit, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
+        context.every("/problems"),
+        context.every("/loads"),
+        context.every("/servers"),
+        context.every("/models"),
+        context.every("/repositories"),
+        _latest(context, "/pushes", {"limit": str(_PUSHES)}),
+        _latest(context, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
     )
-    traffic = await yard_traffic(visit)
-    trouble = visit.services.problem()
+    traffic = await yard_traffic(context)
+    trouble = context.services.problem()
     counts = _counts(loads, servers, models, repositories)
     twin = {"problems": wrong, "counts": counts}
     happened = merge_events(events)[:_EVENTS]
@@ -43,9 +43,9 @@ async def load(visit: PageContext) -> ScreenContent:
     )
 
 
-async def _latest(visit: PageContext, path: str, query: dict[str, str]) -> list[Any]:
+async def _latest(context: PageContext, path: str, query: dict[str, str]) -> list[Any]:
     """One page of a list; nothing for who may not see it."""
-    found = await visit.maybe(path, query)
+    found = await context.maybe(path, query)
     return found["items"] if found else []
 
 

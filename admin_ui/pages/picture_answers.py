@@ -37,16 +37,16 @@ Row = Mapping[str, Any]
 _senders: set[str] = set()
 
 
-async def send_picture(visit: PageContext) -> Response:
+async def send_picture(context: PageContext) -> Response:
     """The answer, and what it sees: `labels` and `detections`, each with a score."""
-    kind = visit.form.get("kind", "")
-    label, tail = await resolve_target(visit, visit.form.get("target", ""))
+    kind = context.form.get("kind", "")
+    label, tail = await resolve_target(context, context.form.get("target", ""))
     kind = kind if kind in _KINDS else _KINDS[0]  # the server looks at the bytes
     path = infer_path(label, tail, INFER)
-    gateway_for(visit, label)  # before anything of the picture is read
-    with slot(visit.principal.id):
-        data = await _read_picture(visit.request)
-        answer = await send_request(visit, label, "POST", path, data, kind)
+    gateway_for(context, label)  # before anything of the picture is read
+    with slot(context.principal.id):
+        data = await _read_picture(context.request)
+        answer = await send_request(context, label, "POST", path, data, kind)
         del data
         return await to_thread.run_sync(_response, answer)
 

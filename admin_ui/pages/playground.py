@@ -39,68 +39,68 @@ _FORMS = ("call", "call-json", "chat", "picture")
 Row = Mapping[str, Any]
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
+async def load_all(context: PageContext) -> ScreenContent:
     models, loads, routes = await asyncio.gather(
-        visit.every("/models"), visit.every("/loads"), visit.every("/routes")
+        context.every("/models"), context.every("/loads"), context.every("/routes")
     )
     ready = {row["model"] for row in loads if row["state"] == "READY"}
     routed = {row["name"] for row in routes}
     names = sorted(ready | routed | {row["name"] for row in models})
     rows = [{"name": name, "ready": name in ready, "route": name in routed} for name in names]
-    found = [row for row in rows if visit.may(Action.INFER, row["name"])]
-    return ScreenContent({"items": found}, rows=found, problem=problem_of(visit))
+    found = [row for row in rows if context.may(Action.INFER, row["name"])]
+    return ScreenContent({"items": found}, rows=found, problem=problem_of(context))
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    return await try_page(visit, visit.query.get("target", ""), None)
+async def load(context: PageContext) -> ScreenContent:
+    return await try_page(context, context.query.get("target", ""), None)
 
 
-async def call(visit: PageContext) -> ScreenContent | Response:
+async def call(context: PageContext) -> ScreenContent | Response:
     """With the fields of the form; a script takes the responses of a stream as they come."""
-    target = visit.form.get("target", "")
-    metadata, _ = await metadata_of(visit, target)
-    config = await config_of(visit, target) if metadata else {}
+    target = context.form.get("target", "")
+    metadata, _ = await metadata_of(context, target)
+    config = await config_of(context, target) if metadata else {}
     verb = verb_of(config)
-    body = request_for(verb, fields_of(metadata, config), visit.form)
-    if verb == STREAM and visit.request.headers.get("accept", "") == EVENTS:
-        label, tail = await resolve_target(visit, target)
+    body = request_for(verb, fields_of(metadata, config), context.form)
+    if verb == STREAM and context.request.headers.get("accept", "") == EVENTS:
+        label, tail = await resolve_target(context, target)
         path = infer_path(label, tail, verb)
-        pieces = await streamed(visit, label, path, json.dumps(body).encode(), "target")
+        pieces = await streamed(context, label, path, json.dumps(body).encode(), "target")
         return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, EVENTS)
-    if verb == INFER and visit.form.get("classes"):
+    if verb == INFER and context.form.get("classes"):
         outputs = [one["name"] for one in metadata.get("outputs") or ()]
         wanted = {"classification": CLASSES}
         body["outputs"] = [{"name": one, "parameters": wanted} for one in outputs]
-    return await _call_target(visit, target, verb, body)
+    return await _call_target(context, target, verb, body)
 
 
-async def call_json(visit: PageContext) -> ScreenContent:
+async def call_json(context: PageContext) -> ScreenContent:
     """With a body as it was written."""
-    target = visit.form.get("target", "")
-    body = body_of(visit.form.get("body", ""))
-    return await _call_target(visit, target, verb_of(await config_of(visit, target)), body)
+    target = context.form.get("target", "")
+    body = body_of(context.form.get("body", ""))
+    return await _call_target(context, target, verb_of(await config_of(context, target)), body)
 
 
-async def _call_target(visit: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
-    label, tail = await resolve_target(visit, target)
+async def _call_target(context: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
+    label, tail = await resolve_target(context, target)
     path = infer_path(label, tail, verb)
-    answer = await send_request(visit, label, "POST", path, json.dumps(body).encode())
-    tried = await try_page(visit, target, body)
+    answer = await send_request(context, label, "POST", path, json.dumps(body).encode())
+    tried = await try_page(context, target, body)
     tried.context["answer"] = tried.twin = answer_of(answer, tried.context["outputs"])
     return tried
 
 
-async def try_page(visit: PageContext, target: str, body: Row | None) -> ScreenContent:
-    name = visit.path["model"]
-    target = visit.form.get("target", target)
-    metadata, problem = await metadata_of(visit, target)
-    label, tail = await resolve_target(visit, target)
-    config = await config_of(visit, target) if metadata else {}
+async def try_page(context: PageContext, target: str, body: Row | None) -> ScreenContent:
+    name = context.path["model"]
+    target = context.form.get("target", target)
+    metadata, problem = await metadata_of(context, target)
+    label, tail = await resolve_target(context, target)
+    config = await config_of(context, target) if metadata else {}
     inputs = [{**one, "image": image_of(one)} for one in fields_of(metadata, config)]
     verb = verb_of(config)
     sent = body or sample_request(verb, inputs)
-    targets = await targets_of(visit)
-    gateway = visit.services.gateway
+    targets = await targets_of(context)
+    gateway = context.services.gateway
     url = gateway.url if gateway else "http://127.0.0.1:8000"
     token = bool(gateway and gateway.wants_token)
     return ScreenContent(
@@ -118,7 +118,7 @@ async def try_page(visit: PageContext, target: str, body: Row | None) -> ScreenC
         wants_token=token,
         labelled=has_labels(config),
         picture=takes_picture(config),
-        chat=await _language(visit, verb, url, label, token),
+        chat=await _language(context, verb, url, label, token),
         answer=None,
         **programs(url, label, tail, verb, sent, token),
         acts={
@@ -129,35 +129,35 @@ async def try_page(visit: PageContext, target: str, body: Row | None) -> ScreenC
 
 
 async def _language(
-    visit: PageContext, verb: str, url: str, label: str, token: bool
+    context: PageContext, verb: str, url: str, label: str, token: bool
 ) -> dict[str, Any] | None:
     """How a language model is asked: `talks` where it has a chat template, with a text otherwise;
     None for other models."""
     if verb != GENERATE:
         return None
-    loaded = await loaded_here(visit, label.partition("@")[0])
+    loaded = await loaded_here(context, label.partition("@")[0])
     template = loaded[0]["language"].get("chat template", "none") if loaded else "none"
     talks = template != "none"
     same = talk(url, label, token) if talks else complete(url, label, token)
-    return {"talks": talks, **_conversation(visit, same)}
+    return {"talks": talks, **_conversation(context, same)}
 
 
-def _conversation(visit: PageContext, same: Mapping[str, str]) -> dict[str, Any]:
+def _conversation(context: PageContext, same: Mapping[str, str]) -> dict[str, Any]:
     """What was said so far, when the form is shown again, and the same from programs."""
     try:
-        said = json.loads(visit.form.get("history", "[]"))
+        said = json.loads(context.form.get("history", "[]"))
         messages = [{"role": str(one["role"]), "content": str(one["content"])} for one in said]
     except (ValueError, KeyError, TypeError):
         messages = []
     return {**same, "messages": messages, "history": json.dumps(messages)}
 
 
-async def metadata_of(visit: PageContext, target: str) -> tuple[Row, str]:
+async def metadata_of(context: PageContext, target: str) -> tuple[Row, str]:
     """What the gateway says of the model's tensors; nothing, and why, when it says nothing."""
     try:
-        label, tail = await resolve_target(visit, target)
+        label, tail = await resolve_target(context, target)
         path = f"/v2/models/{quote(label, safe='@')}{tail}"
-        answer = await send_request(visit, label, "GET", path)
+        answer = await send_request(context, label, "GET", path)
         found = json.loads(answer.body)
     except ControlApiError as refused:
         if refused.status == 403:
@@ -170,12 +170,12 @@ async def metadata_of(visit: PageContext, target: str) -> tuple[Row, str]:
     return found, ""
 
 
-async def config_of(visit: PageContext, target: str) -> Row:
+async def config_of(context: PageContext, target: str) -> Row:
     """The model's config as it is served; nothing when the gateway does not tell it."""
     try:
-        label, tail = await resolve_target(visit, target)
+        label, tail = await resolve_target(context, target)
         path = f"/v2/models/{quote(label, safe='@')}{tail}/config"
-        answer = await send_request(visit, label, "GET", path)
+        answer = await send_request(context, label, "GET", path)
         found = json.loads(answer.body) if answer.status == 200 else {}
     except (ControlApiError, ValueError):
         return {}
@@ -192,13 +192,13 @@ def takes_picture(config: Row) -> bool:
     return "request_body.image" in (config.get("parameters") or {})
 
 
-async def targets_of(visit: PageContext) -> list[tuple[str, str]]:
+async def targets_of(context: PageContext) -> list[tuple[str, str]]:
     """Whatever may answer: the name as it is, a route's arms, versions, aliases."""
-    name = visit.path["model"]
+    name = context.path["model"]
     model, route, loads = await asyncio.gather(
-        visit.maybe("/models/{model}", model=name),
-        visit.maybe("/routes/{route}", route=name),
-        visit.every("/loads", {"model": name}),
+        context.maybe("/models/{model}", model=name),
+        context.maybe("/routes/{route}", route=name),
+        context.every("/loads", {"model": name}),
     )
     arms = [one["name"] for one in (route or {"arms": []})["arms"]]
     versions = sorted({row["version"] for row in loads if row["version"]}, reverse=True)
@@ -212,9 +212,9 @@ async def targets_of(visit: PageContext) -> list[tuple[str, str]]:
     ]
 
 
-def whole_between(visit: PageContext, field: str, least: int, most: int) -> int:
+def whole_between(context: PageContext, field: str, least: int, most: int) -> int:
     """A number that was typed. Raises ControlApiError beside its field."""
-    text = visit.form.get(field, "").strip()
+    text = context.form.get(field, "").strip()
     if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
         wrong = f"give a whole number from {least} to {most}"
         raise ControlApiError(422, "invalid", wrong, field)

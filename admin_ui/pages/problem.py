@@ -9,9 +9,9 @@ PATH = "/problems/{problem}"
 _ACKNOWLEDGEMENT = "/problems/{problem}/acknowledgement"
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    key = visit.path["problem"]
-    found = next((one for one in await visit.every("/problems") if one["key"] == key), None)
+async def load(context: PageContext) -> ScreenContent:
+    key = context.path["problem"]
+    found = next((one for one in await context.every("/problems") if one["key"] == key), None)
     if found is None:
         raise ControlApiError(404, "not_found", "this problem has passed, or is another one now")
     return ScreenContent(
@@ -23,14 +23,14 @@ async def load(visit: PageContext) -> ScreenContent:
     )
 
 
-async def acknowledge(visit: PageContext) -> str:
-    body = {"note": visit.form.get("note", "").strip()}
-    await visit.change("PUT", _ACKNOWLEDGEMENT, body, problem=visit.path["problem"])
+async def acknowledge(context: PageContext) -> str:
+    body = {"note": context.form.get("note", "").strip()}
+    await context.change("PUT", _ACKNOWLEDGEMENT, body, problem=context.path["problem"])
     return "/"
 
 
-async def take_back(visit: PageContext) -> str:
-    await visit.change("DELETE", _ACKNOWLEDGEMENT, problem=visit.path["problem"])
+async def take_back(context: PageContext) -> str:
+    await context.change("DELETE", _ACKNOWLEDGEMENT, problem=context.path["problem"])
     return "/"
 
 

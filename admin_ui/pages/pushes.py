@@ -10,25 +10,25 @@ STATES = (
 )  # fmt: skip
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/pushes", ("repository", "state"))
-    repositories = await visit.every("/repositories")
-    server = await visit.get("/server")
+async def load_all(context: PageContext) -> ScreenContent:
+    page, document = await cursor_page(context, "/pushes", ("repository", "state"))
+    repositories = await context.every("/repositories")
+    server = await context.get("/server")
     return ScreenContent(
         document,
         page=page,
         states=STATES,
         repositories=[one["name"] for one in repositories],
         git_url=server["git_url"],
-        repository=visit.query.get("repository", ""),
-        state=visit.query.get("state", ""),
+        repository=context.query.get("repository", ""),
+        state=context.query.get("state", ""),
     )
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    push = await visit.get("/pushes/{push}", push=visit.path["push"])
+async def load(context: PageContext) -> ScreenContent:
+    push = await context.get("/pushes/{push}", push=context.path["push"])
     subject = f"push:{push['id']}"
-    events = await visit.get("/events", {"newest": "true", "limit": "50", "subject": subject})
+    events = await context.get("/events", {"newest": "true", "limit": "50", "subject": subject})
     title = {"deploy": "Deployment"}.get(push["kind"], "Push")
     title = f"{title} to {push['repository']}"
     return ScreenContent(push, title=title, push=push, events=events["items"])

@@ -16,23 +16,23 @@ COMMITS = 20
 _BUDGETS = ("max_pack_bytes", "max_file_bytes", "max_lfs_bytes", "max_files", "max_models")
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
-    rows, server = await asyncio.gather(visit.every("/repositories"), visit.get("/server"))
+async def load_all(context: PageContext) -> ScreenContent:
+    rows, server = await asyncio.gather(context.every("/repositories"), context.get("/server"))
     keys = {"name": lambda row: row["name"], "created": lambda row: row["created_at"]}
-    shown = table(visit, rows, keys, "name", lambda row: row["name"])
+    shown = table(context, rows, keys, "name", lambda row: row["name"])
     return ScreenContent({"items": list(shown.rows)}, table=shown, git_url=server["git_url"])
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["repository"]
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["repository"]
     paging = {"limit": str(COMMITS)}
-    if visit.query.get("cursor"):
-        paging["cursor"] = visit.query["cursor"]
+    if context.query.get("cursor"):
+        paging["cursor"] = context.query["cursor"]
     repository, server = await asyncio.gather(
-        visit.get(PATH, repository=name), visit.get("/server")
+        context.get(PATH, repository=name), context.get("/server")
     )
-    commits, problem = await _commits(visit, name, paging)
-    models = await visit.maybe("/models", {"repository": name, "limit": "500"})
+    commits, problem = await _commits(context, name, paging)
+    models = await context.maybe("/models", {"repository": name, "limit": "500"})
     deployed: dict[str, list[str]] = {}
     for one in (models or {"items": []})["items"]:
         if one["snapshot"] is not None:
@@ -45,7 +45,7 @@ async def load(visit: PageContext) -> ScreenContent:
         push_url=server["git_url"].replace("{repository}", name),
         commits=commits["items"],
         problem=problem,
-        more=with_query(visit.at, {"cursor": commits["next"]}) if commits["next"] else "",
+        more=with_query(context.at, {"cursor": commits["next"]}) if commits["next"] else "",
         deployed=deployed,
         formats=[(one, one in RISKY_FORMATS) for one in FORMATS],
         signings=[str(one) for one in Signing],
@@ -56,38 +56,38 @@ async def load(visit: PageContext) -> ScreenContent:
     )
 
 
-async def _commits(visit: PageContext, name: str, paging: dict[str, str]) -> tuple[Any, str]:
+async def _commits(context: PageContext, name: str, paging: dict[str, str]) -> tuple[Any, str]:
     """The deploy ref's history; none, and why, when git cannot tell."""
     try:
-        return await visit.get(PATH + "/commits", paging, repository=name), ""
+        return await context.get(PATH + "/commits", paging, repository=name), ""
     except ControlApiError as refused:
         return {"items": [], "next": None}, refused.message
 
 
-async def create(visit: PageContext) -> str:
-    name = visit.form.get("name", "").strip()
+async def create(context: PageContext) -> str:
+    name = context.form.get("name", "").strip()
     if not name:
         raise ControlApiError(422, "invalid", "a repository needs a name, e.g. vision", "name")
-    ref = visit.form.get("deploy_ref", "").strip()
+    ref = context.form.get("deploy_ref", "").strip()
     body = {"name": name, "settings": {"deploy_ref": ref} if ref else {}}
-    await visit.change("POST", "/repositories", body)
+    await context.change("POST", "/repositories", body)
     return link(PATH, repository=name)
 
 
-async def save(visit: PageContext) -> str:
-    name = visit.path["repository"]
-    keys = visit.form.get("trusted_keys", "").replace("\r\n", "\n")
+async def save(context: PageContext) -> str:
+    name = context.path["repository"]
+    keys = context.form.get("trusted_keys", "").replace("\r\n", "\n")
     settings = {
-        "deploy_ref": visit.form.get("deploy_ref", "").strip(),
-        "signing": visit.form.get("signing", "off"),
-        "network": visit.form.get("network", "false") == "true",
-        "formats": visit.several("formats"),
+        "deploy_ref": context.form.get("deploy_ref", "").strip(),
+        "signing": context.form.get("signing", "off"),
+        "network": context.form.get("network", "false") == "true",
+        "formats": context.several("formats"),
         "trusted_keys": _keys(keys),
-        "budgets": {budget: whole(visit, budget) for budget in _BUDGETS},
+        "budgets": {budget: whole(context, budget) for budget in _BUDGETS},
     }
-    expected = whole(visit, "revision")
+    expected = whole(context, "revision")
     try:
-        await visit.change("PATCH", PATH, {"settings": settings}, expected, repository=name)
+        await context.change("PATCH", PATH, {"settings": settings}, expected, repository=name)
     except ControlApiError as refused:
         last = refused.field.rpartition(".")[2]
         raise beside(refused, {refused.field: last}) from refused
@@ -101,16 +101,16 @@ def _keys(text: str) -> list[str]:
     return [f"-----BEGIN{part.strip()}\n" for part in parts if end in part or part.strip()]
 
 
-async def deploy(visit: PageContext) -> str:
-    name, commit = visit.path["repository"], visit.form.get("commit", "").strip()
+async def deploy(context: PageContext) -> str:
+    name, commit = context.path["repository"], context.form.get("commit", "").strip()
     if not commit:
         raise ControlApiError(422, "invalid", "say which commit, e.g. 1f0c2ab", "commit")
-    found = await visit.change("POST", PATH + "/deploy", {"commit": commit}, repository=name)
+    found = await context.change("POST", PATH + "/deploy", {"commit": commit}, repository=name)
     return link("/pushes/{push}", push=found.document["id"])
 
 
-async def delete(visit: PageContext) -> str:
-    await visit.change("DELETE", PATH, repository=visit.path["repository"])
+async def delete(context: PageContext) -> str:
+    await context.change("DELETE", PATH, repository=context.path["repository"])
     return "/repositories"
 
 

@@ -29,17 +29,17 @@ MOST_MS = 3_600_000
 Row = Mapping[str, Any]
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    chosen = {name: visit.query.get(name, "").strip()[:255] for name in FILTERS}
+async def load(context: PageContext) -> ScreenContent:
+    chosen = {name: context.query.get(name, "").strip()[:255] for name in FILTERS}
     model, identity = chosen["model"], chosen["id"]
     asked = {name: text for name, text in chosen.items() if text}
     sampled = {name: text for name, text in asked.items() if name in ("model", "id")}
     problem = wrong_filter(chosen)
     answered, found, sampling, loads = await asyncio.gather(
-        visit.get("/requests", {"limit": str(MOST), **({} if problem else asked)}),
-        visit.get("/samples", {"limit": str(MOST), **sampled}),
-        visit.get("/sampling"),
-        visit.every("/loads"),
+        context.get("/requests", {"limit": str(MOST), **({} if problem else asked)}),
+        context.get("/samples", {"limit": str(MOST), **sampled}),
+        context.get("/sampling"),
+        context.every("/loads"),
     )
     return ScreenContent(
         found,
@@ -121,26 +121,26 @@ def percent(text: str) -> float:
     return found
 
 
-async def start(visit: PageContext) -> str:
-    model = visit.form.get("model", "").strip()
+async def start(context: PageContext) -> str:
+    model = context.form.get("model", "").strip()
     if not model:
         raise ControlApiError(
             422, "invalid", "give the model whose requests are to be sampled", "model"
         )
     body = {
-        "minutes": whole(visit, "minutes"),
-        "percent": percent(visit.form.get("percent", "")),
-        "values": bool(visit.form.get("values")),
+        "minutes": whole(context, "minutes"),
+        "percent": percent(context.form.get("percent", "")),
+        "values": bool(context.form.get("values")),
     }
     try:
-        await visit.change("PUT", "/sampling/{model}", body, model=model)
+        await context.change("PUT", "/sampling/{model}", body, model=model)
     except ControlApiError as refused:
         raise among(refused, FIELDS) from refused
     return f"{PATH}?{urlencode({'model': model})}"
 
 
-async def stop(visit: PageContext) -> str:
-    await visit.change("DELETE", "/sampling/{model}", model=visit.path["model"])
+async def stop(context: PageContext) -> str:
+    await context.change("DELETE", "/sampling/{model}", model=context.path["model"])
     return PATH
 
 

@@ -11,11 +11,11 @@ PATH = "/models/{model}/rollback"
 FIELDS = ("to", "steps", "why")
 
 
-async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | None:
+async def rollback_offer(context: PageContext, model: str) -> dict[str, Any] | None:
     """Where a rollback may lead, what was rolled back itself last; None where there is nothing
     else, or no version answers now. No `choices` where the route cannot be rolled back, which
     `blocked` says."""
-    found = await _offer(visit, model)
+    found = await _offer(context, model)
     if found.get("blocked"):
         return {**found, "choices": []}
     targets = in_order(found["targets"], found["serving"]) if found else []
@@ -34,8 +34,8 @@ def in_order(targets: Iterable[Mapping[str, Any]], serving: int | None) -> list[
     )
 
 
-async def _offer(visit: PageContext, model: str) -> dict[str, Any]:
-    return dict(await visit.maybe(PATH, model=model) or {})
+async def _offer(context: PageContext, model: str) -> dict[str, Any]:
+    return dict(await context.maybe(PATH, model=model) or {})
 
 
 def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:
@@ -51,25 +51,25 @@ def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:
 
 
 async def rolled_back_version(
-    visit: PageContext, model: str, version: int
+    context: PageContext, model: str, version: int
 ) -> dict[str, Any] | None:
     """When and why a version was rolled back, with the page that tells of it; None for one that was
     not."""
-    lost = (await _offer(visit, model)).get("rolled_back", ())
+    lost = (await _offer(context, model)).get("rolled_back", ())
     found = next((one for one in lost if one["version"] == version), None)
     return found and {**found, "page": link("/rollouts/{rollout}", rollout=found["rollout"])}
 
 
-async def roll_back(visit: PageContext, model: str) -> str:
+async def roll_back(context: PageContext, model: str) -> str:
     """The page of the rollout that goes back."""
-    to, steps, why = (visit.form.get(field, "").strip() for field in FIELDS)
+    to, steps, why = (context.form.get(field, "").strip() for field in FIELDS)
     body: dict[str, Any] = {"to": int(to) if to.isascii() and to.isdigit() else to} if to else {}
     if steps:
         body["plan"] = {"steps": steps}
     if why:
         body["why"] = why
     try:
-        found = await visit.change("POST", PATH, body, model=model)
+        found = await context.change("POST", PATH, body, model=model)
     except ControlApiError as refused:
         field = refused.field if refused.field in FIELDS else ""
         raise ControlApiError(

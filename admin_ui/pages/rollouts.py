@@ -43,26 +43,28 @@ Row = Mapping[str, Any]
 Choice = tuple[str, str]
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/rollouts", ("name", "phase"))
-    routes = (await visit.get("/routes", {"limit": str(ROUTES)}))["items"]
+async def load_all(context: PageContext) -> ScreenContent:
+    page, document = await cursor_page(context, "/rollouts", ("name", "phase"))
+    routes = (await context.get("/routes", {"limit": str(ROUTES)}))["items"]
     return ScreenContent(
         document,
         page=page,
-        name=visit.query.get("name", ""),
-        phase=visit.query.get("phase", ""),
+        name=context.query.get("name", ""),
+        phase=context.query.get("phase", ""),
         phases=[str(one) for one in Phase],
         modes=[str(one) for one in reversed(Mode)],
         names=[one["name"] for one in routes],
-        candidates=await _candidates(visit, routes) if visit.may(Action.OPERATE) else [],
+        candidates=await _candidates(context, routes) if context.may(Action.OPERATE) else [],
     )
 
 
-async def _candidates(visit: PageContext, routes: Sequence[Row]) -> list[tuple[str, list[Choice]]]:
+async def _candidates(
+    context: PageContext, routes: Sequence[Row]
+) -> list[tuple[str, list[Choice]]]:
     """The versions that a route's traffic may move to, by route."""
     models = sorted({route["arms"][0]["model"] for route in routes})[:MOST_MODELS]
     loads, *found = await asyncio.gather(
-        visit.every("/loads"), *(visit.maybe(MODEL, model=name) for name in models)
+        context.every("/loads"), *(context.maybe(MODEL, model=name) for name in models)
     )
     return candidates_of(routes, dict(zip(models, found, strict=True)), loads)
 
@@ -97,18 +99,18 @@ def _readiness(version: tuple[str, int], ready: Collection[tuple[str, int]]) -> 
     return "ready" if version in ready else "will be loaded first"
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    identity = visit.path["rollout"]
+async def load(context: PageContext) -> ScreenContent:
+    identity = context.path["rollout"]
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"rollout:{identity}"}
     rollout, standing, seen, events = await asyncio.gather(
-        visit.get(PATH, rollout=identity),
-        visit.get(PATH + "/standing", rollout=identity),
-        visit.get(PATH + "/evidence", rollout=identity),
-        visit.get("/events", asked),
+        context.get(PATH, rollout=identity),
+        context.get(PATH + "/standing", rollout=identity),
+        context.get(PATH + "/evidence", rollout=identity),
+        context.get("/events", asked),
     )
     told = None
     if not rollout["finished_at"]:
-        told = await visit.get(PATH + "/outlook", rollout=identity)
+        told = await context.get(PATH + "/outlook", rollout=identity)
     moments, plan = seen["moments"], rollout["plan"]
     history = history_of(moments, events["items"], rollout["reason"])
     return ScreenContent(
@@ -131,21 +133,21 @@ async def load(visit: PageContext) -> ScreenContent:
         rail=rail(rollout, failed_moment(moments)),
         offers=offers(rollout),
         arms=arms(standing, mirrored=bool(plan["mirror"])),
-        traffic=_charts(visit, rollout, standing, moments, move_markers(history)),
+        traffic=_charts(context, rollout, standing, moments, move_markers(history)),
         acts={one: link(f"{PATH}/{one}", rollout=identity) for one in (*COMMANDS, "rollback")},
-        back=await _offered_back(visit, rollout),
+        back=await _offered_back(context, rollout),
     )
 
 
 def _charts(
-    visit: PageContext,
+    context: PageContext,
     rollout: Row,
     standing: Row,
     moments: Sequence[Row],
     markers: Sequence[ChartMarker],
 ) -> TrafficCharts:
     """Of one under way, how it stands now is the last point: the same numbers as in the table."""
-    now = visit.services.now()
+    now = context.services.now()
     if not rollout["finished_at"]:
         moments = [*moments, moment_of(standing, rollout, text_of(now))]
     begun, over = (
@@ -155,14 +157,14 @@ def _charts(
     charts = evidence_charts(moments, rollout["plan"])
     within = TimeRange(KEY, begun, over)
     failed = failed_span(moments)
-    return TrafficCharts(within, charts, 1, 0, visit.at, markers, failed=failed)
+    return TrafficCharts(within, charts, 1, 0, context.at, markers, failed=failed)
 
 
-async def _offered_back(visit: PageContext, rollout: Row) -> dict[str, Any] | None:
+async def _offered_back(context: PageContext, rollout: Row) -> dict[str, Any] | None:
     """Of one that has ended; one under way is aborted."""
     if rollout["phase"] not in ENDS or rollout["name"] != rollout["model"]:
         return None
-    return await rollback_offer(visit, rollout["model"])
+    return await rollback_offer(context, rollout["model"])
 
 
 def rail(rollout: Row, failed: Row | None = None) -> list[dict[str, Any]]:
@@ -228,15 +230,15 @@ def offers(rollout: Row) -> list[tuple[str, str]]:
     return forward if rollout["done"] else [*forward, ("resume", "Resume")]
 
 
-async def start(visit: PageContext) -> str:
-    name, _, version = visit.form.get("candidate", "").strip().rpartition(":")
+async def start(context: PageContext) -> str:
+    name, _, version = context.form.get("candidate", "").strip().rpartition(":")
     if not (name and version.isascii() and version.isdigit()):
         wrong = "choose the route and the version that is to take over its traffic"
         raise ControlApiError(422, "invalid", wrong, "candidate")
-    plan = {key: visit.form[key].strip() for key in PLAN if visit.form.get(key, "").strip()}
+    plan = {key: context.form[key].strip() for key in PLAN if context.form.get(key, "").strip()}
     body = {"name": name, "candidate": int(version), "plan": plan}
     try:
-        found = await visit.change("POST", "/rollouts", body)
+        found = await context.change("POST", "/rollouts", body)
     except ControlApiError as refused:
         known = refused.field in (*PLAN, "candidate")
         raise beside(refused, {} if known else {refused.field: "candidate"}) from refused
@@ -244,27 +246,27 @@ async def start(visit: PageContext) -> str:
 
 
 def _tell(command: str) -> Callable[[PageContext], Awaitable[str]]:
-    async def tell(visit: PageContext) -> str:
-        identity = visit.path["rollout"]
-        expected = whole(visit, "revision")
-        await visit.change("POST", f"{PATH}/{command}", None, expected, rollout=identity)
+    async def tell(context: PageContext) -> str:
+        identity = context.path["rollout"]
+        expected = whole(context, "revision")
+        await context.change("POST", f"{PATH}/{command}", None, expected, rollout=identity)
         return link(PATH, rollout=identity)
 
     return tell
 
 
-async def go_back(visit: PageContext) -> str:
-    rollout = await visit.get(PATH, rollout=visit.path["rollout"])
-    return await roll_back(visit, rollout["model"])
+async def go_back(context: PageContext) -> str:
+    rollout = await context.get(PATH, rollout=context.path["rollout"])
+    return await roll_back(context, rollout["model"])
 
 
-async def abort(visit: PageContext) -> str:
+async def abort(context: PageContext) -> str:
     """Whatever it did in the meantime; the name is typed, as it takes traffic from people."""
-    identity = visit.path["rollout"]
-    name = (await visit.get(PATH, rollout=identity))["name"]
-    if visit.form.get("confirm", "").strip() != name:
+    identity = context.path["rollout"]
+    name = (await context.get(PATH, rollout=identity))["name"]
+    if context.form.get("confirm", "").strip() != name:
         raise ControlApiError(422, "invalid", f"type {name} here to go on", "confirm")
-    await visit.change("POST", PATH + "/abort", rollout=identity)
+    await context.change("POST", PATH + "/abort", rollout=identity)
     return link(PATH, rollout=identity)
 
 

@@ -30,19 +30,19 @@ ACTS_OF_ONE = ("weights", "change", "kill", "release", "rollback", "delete")
 EVENTS = 20
 
 
-async def load_all(visit: PageContext) -> ScreenContent:
-    rows = await visit.every("/routes")
+async def load_all(context: PageContext) -> ScreenContent:
+    rows = await context.every("/routes")
     keys = {"name": lambda row: row["name"], "updated": lambda row: row["updated_at"]}
-    shown = table(visit, rows, keys, "name", _text)
+    shown = table(context, rows, keys, "name", _text)
     twin = {"items": list(shown.rows)}
-    targets = await _targets(visit)
+    targets = await _targets(context)
     models = sorted({re.split("[:@]", one)[0] for one in targets})
     return ScreenContent(twin, table=shown, target_of=target_of, targets=targets, models=models)
 
 
-async def _targets(visit: PageContext) -> list[str]:
+async def _targets(context: PageContext) -> list[str]:
     """What an arm may be answered by: each loaded version, and each alias."""
-    models, loads = await asyncio.gather(visit.every("/models"), visit.every("/loads"))
+    models, loads = await asyncio.gather(context.every("/models"), context.every("/loads"))
     versions = {(row["model"], row["version"]) for row in loads if row["version"]}
     aliases = {(one["name"], alias) for one in models for alias in one["aliases"]}
     return [
@@ -51,15 +51,15 @@ async def _targets(visit: PageContext) -> list[str]:
     ]
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    name = visit.path["route"]
-    route = await visit.get(PATH, route=name)
+async def load(context: PageContext) -> ScreenContent:
+    name = context.path["route"]
+    route = await context.get(PATH, route=name)
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"route:{name}"}
-    events = await visit.get("/events", asked)
+    events = await context.get("/events", asked)
     acts = {one: link(f"{PATH}/{one}", route=name) for one in ACTS_OF_ONE}
-    typed = visit.form if visit.act == acts["change"] else None
-    explained, problem = await _explained(visit, name)
-    traffic = await route_traffic(visit, route)
+    typed = context.form if context.act == acts["change"] else None
+    explained, problem = await _explained(context, name)
+    traffic = await route_traffic(context, route)
     return ScreenContent(
         route,
         title=name,
@@ -68,37 +68,37 @@ async def load(visit: PageContext) -> ScreenContent:
         acts=acts,
         target_of=target_of,
         arms=arm_rows(route, typed),
-        targets=await _targets(visit),
+        targets=await _targets(context),
         rules=rules_text(route),
         mirrors=mirrors_text(route),
         explained=explained,
         traffic=traffic,
         next_look_s=next_look_s(traffic),
         problem=problem,
-        back=await rollback_offer(visit, name) if _of_its_name(route) else None,
+        back=await rollback_offer(context, name) if _of_its_name(route) else None,
     )
 
 
-async def _explained(visit: PageContext, name: str) -> tuple[Any, str]:
+async def _explained(context: PageContext, name: str) -> tuple[Any, str]:
     """What the unit of the page's query would get, or why that cannot be said."""
-    asked = {key: visit.query[key] for key in ("unit", "header") if visit.query.get(key)}
+    asked = {key: context.query[key] for key in ("unit", "header") if context.query.get(key)}
     if not asked:
         return None, ""
     try:
-        return await visit.get(PATH + "/explain", asked, route=name), ""
+        return await context.get(PATH + "/explain", asked, route=name), ""
     except ControlApiError as refused:
         return None, refused.message
 
 
-async def create(visit: PageContext) -> str:
+async def create(context: PageContext) -> str:
     """With one arm, which gets everything."""
-    name = visit.form.get("name", "").strip()
+    name = context.form.get("name", "").strip()
     if not name:
         raise ControlApiError(422, "invalid", "a route needs a name, e.g. digits", "name")
-    target = read_target(visit.form.get("target", "").strip(), "the stable arm", "target")
+    target = read_target(context.form.get("target", "").strip(), "the stable arm", "target")
     body = {"arms": [{**target, "name": "stable", "weight": 100}]}
     try:
-        await visit.change("PUT", PATH, body, expected=0, route=name)
+        await context.change("PUT", PATH, body, expected=0, route=name)
     except ControlApiError as refused:
         ours = refused.field in ("name", "route") or refused.status in (409, 412)
         field = "name" if ours else "target"
@@ -106,43 +106,43 @@ async def create(visit: PageContext) -> str:
     return link(PATH, route=name)
 
 
-async def set_weights(visit: PageContext) -> str:
-    name = visit.path["route"]
-    route = await visit.get(PATH, route=name)
+async def set_weights(context: PageContext) -> str:
+    name = context.path["route"]
+    route = await context.get(PATH, route=name)
     weights = {
-        arm: percent(visit.form.get(f"weight.{arm}", ""), f"the weight of '{arm}'", "weights")
+        arm: percent(context.form.get(f"weight.{arm}", ""), f"the weight of '{arm}'", "weights")
         for arm in (one["name"] for one in route["arms"])
     }
     check_whole(weights, "weights")
     del weights[route["arms"][0]["name"]]  # it gets what is left
-    await _changed(visit, "PATCH", PATH, {"weights": weights}, usual="weights")
+    await _changed(context, "PATCH", PATH, {"weights": weights}, usual="weights")
     return link(PATH, route=name)
 
 
-async def change(visit: PageContext) -> str:
+async def change(context: PageContext) -> str:
     body = {
-        "arms": read_arms(visit.form),
-        "unit": visit.form.get("unit", "").strip(),
-        "salt": visit.form.get("salt", "").strip(),
-        "matches": read_rules(visit.form.get("matches", "")),
-        "mirrors": read_mirrors(visit.form.get("mirrors", "")),
+        "arms": read_arms(context.form),
+        "unit": context.form.get("unit", "").strip(),
+        "salt": context.form.get("salt", "").strip(),
+        "matches": read_rules(context.form.get("matches", "")),
+        "mirrors": read_mirrors(context.form.get("mirrors", "")),
     }
-    await _changed(visit, "PUT", PATH, body, usual="arms")
-    return link(PATH, route=visit.path["route"])
+    await _changed(context, "PUT", PATH, body, usual="arms")
+    return link(PATH, route=context.path["route"])
 
 
-async def kill(visit: PageContext) -> str:
-    await _changed(visit, "POST", PATH + "/kill", {"arm": visit.form.get("arm", "")})
-    return link(PATH, route=visit.path["route"])
+async def kill(context: PageContext) -> str:
+    await _changed(context, "POST", PATH + "/kill", {"arm": context.form.get("arm", "")})
+    return link(PATH, route=context.path["route"])
 
 
-async def release(visit: PageContext) -> str:
-    await _changed(visit, "DELETE", PATH + "/kill", None)
-    return link(PATH, route=visit.path["route"])
+async def release(context: PageContext) -> str:
+    await _changed(context, "DELETE", PATH + "/kill", None)
+    return link(PATH, route=context.path["route"])
 
 
-async def go_back(visit: PageContext) -> str:
-    return await roll_back(visit, visit.path["route"])
+async def go_back(context: PageContext) -> str:
+    return await roll_back(context, context.path["route"])
 
 
 def _of_its_name(route: Any) -> bool:
@@ -150,16 +150,16 @@ def _of_its_name(route: Any) -> bool:
     return all(arm["model"] == route["name"] for arm in route["arms"])
 
 
-async def delete(visit: PageContext) -> str:
-    await _changed(visit, "DELETE", PATH, None)
+async def delete(context: PageContext) -> str:
+    await _changed(context, "DELETE", PATH, None)
     return "/routes"
 
 
-async def _changed(visit: PageContext, verb: str, path: str, body: Any, usual: str = "") -> None:
+async def _changed(context: PageContext, verb: str, path: str, body: Any, usual: str = "") -> None:
     """`usual`: the form's field for what is wrong with none that it has."""
-    expected = whole(visit, "revision")
+    expected = whole(context, "revision")
     try:
-        await visit.change(verb, path, body, expected, route=visit.path["route"])
+        await context.change(verb, path, body, expected, route=context.path["route"])
     except ControlApiError as refused:
         known = ("arms", "unit", "salt", "matches", "mirrors", "weights", "arm")
         ours = refused.field if refused.field in known else usual if refused.status == 422 else ""

@@ -30,10 +30,10 @@ class SearchResult(NamedTuple):
     to: str
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    q = visit.query.get("q", "").strip()[:LONGEST]
-    found = ranked(await _everything(visit), q)[:MOST] if q else []
-    if visit.may(Action.OPERATE):
+async def load(context: PageContext) -> ScreenContent:
+    q = context.query.get("q", "").strip()[:LONGEST]
+    found = ranked(await _everything(context), q)[:MOST] if q else []
+    if context.may(Action.OPERATE):
         found += requests_of(q)
     return ScreenContent({"items": [one._asdict() for one in found]}, q=q, found=found)
 
@@ -62,7 +62,7 @@ def _distance(name: str, words: Sequence[str]) -> int:
     return 0 if name == first else 1 if name.startswith(first) else 2 if first in name else 3
 
 
-async def _everything(visit: PageContext) -> list[SearchResult]:
+async def _everything(context: PageContext) -> list[SearchResult]:
     (
         models,
         loads,
@@ -76,17 +76,17 @@ async def _everything(visit: PageContext) -> list[SearchResult]:
         users,
         rows,
     ) = await asyncio.gather(
-        visit.every("/models"),
-        visit.every("/loads"),
-        visit.every("/routes"),
-        visit.every("/repositories"),
-        _latest(visit, "/rollouts"),
-        _latest(visit, "/pushes"),
-        _latest(visit, "/experiments"),
-        _latest(visit, "/jobs"),
-        _latest(visit, "/pipelines"),
-        visit.every("/users") if visit.may(Action.ADMIN) else _nothing(),
-        visit.every("/settings") if visit.may(Action.ADMIN) else _nothing(),
+        context.every("/models"),
+        context.every("/loads"),
+        context.every("/routes"),
+        context.every("/repositories"),
+        _latest(context, "/rollouts"),
+        _latest(context, "/pushes"),
+        _latest(context, "/experiments"),
+        _latest(context, "/jobs"),
+        _latest(context, "/pipelines"),
+        context.every("/users") if context.may(Action.ADMIN) else _nothing(),
+        context.every("/settings") if context.may(Action.ADMIN) else _nothing(),
     )
     names = sorted({one["name"] for one in models} | {row["model"] for row in loads})
     versions = sorted({(row["model"], row["version"]) for row in loads if row["version"]})
@@ -111,10 +111,10 @@ async def _nothing() -> list[Any]:
     return []
 
 
-async def _latest(visit: PageContext, path: str) -> list[Any]:
+async def _latest(context: PageContext, path: str) -> list[Any]:
     """One page of a list; nothing for who may not see it."""
     try:
-        found = await visit.maybe(path, {"limit": str(LATEST)})
+        found = await context.maybe(path, {"limit": str(LATEST)})
     except ControlApiError as refused:
         if refused.status != 422:
             raise

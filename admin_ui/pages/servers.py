@@ -11,9 +11,12 @@ from admin_ui.tables import TablePage, table
 from admin_ui.traffic.load import server_traffic
 
 
-async def load(visit: PageContext) -> ScreenContent:
+async def load(context: PageContext) -> ScreenContent:
     servers, loads, this, (running, problem) = await asyncio.gather(
-        visit.every("/servers"), visit.every("/loads"), visit.get("/server"), _running(visit)
+        context.every("/servers"),
+        context.every("/loads"),
+        context.get("/server"),
+        _running(context),
     )
     states: dict[str, Counter[str]] = {one["id"]: Counter() for one in servers}
     for row in loads:
@@ -25,9 +28,9 @@ async def load(visit: PageContext) -> ScreenContent:
         "started": lambda row: row["started_at"],
         "version": lambda row: (row["version"], row["id"]),
     }
-    shown = table(visit, servers, keys, "id", lambda row: f"{row['id']} {row['admin_url']}")
-    chosen = visit.query.get("server", "")
-    on_demand = await _on_demand(visit) if running else []
+    shown = table(context, servers, keys, "id", lambda row: f"{row['id']} {row['admin_url']}")
+    chosen = context.query.get("server", "")
+    on_demand = await _on_demand(context) if running else []
     ids = [one["id"] for one in servers if chosen in ("", one["id"])]
     counted = {name: dict(sorted(counter.items())) for name, counter in states.items()}
     twin = {"items": list(shown.rows), "running": running, "on_demand": on_demand}
@@ -37,29 +40,29 @@ async def load(visit: PageContext) -> ScreenContent:
         states=counted,
         this=this,
         running=running,
-        instances=_instances(visit, _loaded(running["items"] if running else [], on_demand)),
-        on_demand=_residency(visit, on_demand),
+        instances=_instances(context, _loaded(running["items"] if running else [], on_demand)),
+        on_demand=_residency(context, on_demand),
         problem=problem,
         chosen=chosen if ids else "",
-        traffic=await server_traffic(visit, ids or list(states)),
-        room=await visit.maybe("/series/storage"),
+        traffic=await server_traffic(context, ids or list(states)),
+        room=await context.maybe("/series/storage"),
     )
 
 
-async def _running(visit: PageContext) -> tuple[Any, str]:
+async def _running(context: PageContext) -> tuple[Any, str]:
     """What this server's gateway tells, or why it does not."""
     try:
-        return await visit.get("/instances"), ""
+        return await context.get("/instances"), ""
     except ControlApiError as refused:
         if refused.status != 503:
             raise
         return None, refused.message
 
 
-async def _on_demand(visit: PageContext) -> list[Any]:
+async def _on_demand(context: PageContext) -> list[Any]:
     """Versions that load on demand here; none where the gateway has just gone."""
     try:
-        found = await visit.maybe("/residency")
+        found = await context.maybe("/residency")
     except ControlApiError as refused:
         if refused.status != 503:
             raise
@@ -67,7 +70,7 @@ async def _on_demand(visit: PageContext) -> list[Any]:
     return list(found["items"]) if found else []
 
 
-def _residency(visit: PageContext, rows: list[Any]) -> TablePage:
+def _residency(context: PageContext, rows: list[Any]) -> TablePage:
     keys = {
         "model": lambda row: (row["model"], row["version"]),
         "state": lambda row: (row["state"], row["model"]),
@@ -76,7 +79,7 @@ def _residency(visit: PageContext, rows: list[Any]) -> TablePage:
         "waiting": lambda row: (-row["waiting"], row["model"]),
         "evictions": lambda row: (-row["evictions"], row["model"]),
     }
-    return table(visit, rows, keys, "model", "{model} {state} {held_by}".format_map, "res.")
+    return table(context, rows, keys, "model", "{model} {state} {held_by}".format_map, "res.")
 
 
 def _loaded(rows: list[Any], on_demand: list[Any]) -> list[Any]:
@@ -85,7 +88,7 @@ def _loaded(rows: list[Any], on_demand: list[Any]) -> list[Any]:
     return [row for row in rows if (row["model"], row["version"]) not in cold]
 
 
-def _instances(visit: PageContext, rows: list[Any]) -> TablePage:
+def _instances(context: PageContext, rows: list[Any]) -> TablePage:
     keys = {
         "model": lambda row: (row["model"], row["version"]),
         "ready": lambda row: (row["ready"] - row["instances"], row["model"]),
@@ -95,7 +98,7 @@ def _instances(visit: PageContext, rows: list[Any]) -> TablePage:
         "failed": lambda row: (row["failed"], row["model"]),
     }
     text = "{model} {backend} {devices}".format_map
-    return table(visit, rows, keys, "model", text, "run.")
+    return table(context, rows, keys, "model", text, "run.")
 
 
 SCREENS = (

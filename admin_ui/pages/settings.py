@@ -6,12 +6,12 @@ from admin_ui.tables import table
 from control.access.scopes import Action
 
 
-async def load(visit: PageContext) -> ScreenContent:
-    rows = await visit.every("/settings")
+async def load(context: PageContext) -> ScreenContent:
+    rows = await context.every("/settings")
     keys = {"name": lambda row: row["name"], "source": lambda row: (row["source"], row["name"])}
-    only = visit.query.get("only", "")
+    only = context.query.get("only", "")
     kept = [row for row in rows if only != "set" or row["source"] != "default"]
-    shown = table(visit, kept, keys, "name", lambda row: f"{row['name']} {row['value']}")
+    shown = table(context, kept, keys, "name", lambda row: f"{row['name']} {row['value']}")
     return ScreenContent({"items": list(shown.rows)}, table=shown, only=only)
 
 

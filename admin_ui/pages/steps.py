@@ -66,14 +66,14 @@ class DrawnSteps:
         ]
 
 
-async def steps_here(visit: PageContext, name: str, version: int) -> DrawnSteps | None:
+async def steps_here(context: PageContext, name: str, version: int) -> DrawnSteps | None:
     """None for a version that is no ensemble, or is not loaded on this server."""
-    within = range_of(visit.query, visit.services.now())
+    within = range_of(context.query, context.services.now())
     ends = {"since": text_of(within.since), "until": text_of(within.until)}
-    found = await maybe_here(visit, STEPS, ends, model=name, version=str(version))
+    found = await maybe_here(context, STEPS, ends, model=name, version=str(version))
     if found is None:
         return None
-    routes = {one["name"] for one in await visit.every("/routes")}
+    routes = {one["name"] for one in await context.every("/routes")}
     return await asyncio.to_thread(drawn, found, routes)
 
 

@@ -30,15 +30,15 @@ _EVENTS = 500
 _LOGGED = "load.*,model.failing,model.degraded,model.recovered"
 
 
-async def load(visit: PageContext) -> ScreenContent:
+async def load(context: PageContext) -> ScreenContent:
     """Of a pushed version what is stored, of any what this server has loaded."""
-    name, number = visit.path["model"], visit.path["version"]
+    name, number = context.path["model"], context.path["version"]
     about = {"newest": "true", "limit": str(_EVENTS), "subject": f"model:{name}", "kind": _LOGGED}
     stored, loads, events, traffic = await asyncio.gather(
-        visit.maybe(PATH, model=name, version=number),
-        visit.every("/loads", {"model": name}),
-        visit.get("/events", about),
-        version_traffic(visit, name, number),
+        context.maybe(PATH, model=name, version=number),
+        context.every("/loads", {"model": name}),
+        context.get("/events", about),
+        version_traffic(context, name, number),
     )
     states = [row for row in loads if str(row["version"]) == number]
     if stored is None and not states:
@@ -46,8 +46,8 @@ async def load(visit: PageContext) -> ScreenContent:
             404, "not_found", f"there is no version {number[:20]} of '{name[:150]}'"
         )
     version = int(number)
-    here = await version_here(visit, name, version)
-    files, tensors, sampling = await _stored_facts(visit, stored, name)
+    here = await version_here(context, name, version)
+    files, tensors, sampling = await _stored_facts(context, stored, name)
     if here is not None:
         files = here["files"] if stored is None else files
         tensors = here["tensors"]
@@ -67,19 +67,19 @@ async def load(visit: PageContext) -> ScreenContent:
         sampling=sampling,
         traffic=traffic,
         next_look_s=next_look_s(traffic, here is not None),
-        steps=await steps_here(visit, name, version) if here is not None else None,
+        steps=await steps_here(context, name, version) if here is not None else None,
         log=[one for one in events["items"] if one["data"].get("version") == version],
         model_path=model_page.PATH,
-        lost=await rolled_back_version(visit, name, version),
+        lost=await rolled_back_version(context, name, version),
     )
 
 
 async def _stored_facts(
-    visit: PageContext, stored: Any, name: str
+    context: PageContext, stored: Any, name: str
 ) -> tuple[list[Any] | None, list[dict[str, Any]], dict[str, float]]:
     if stored is None:
         return None, [], {}
-    root = visit.services.snapshots
+    root = context.services.snapshots
     return await to_thread.run_sync(_looked_up, root, stored["snapshot"], name, stored["version"])
 
 

@@ -97,7 +97,7 @@ def next_look_s(traffic: TrafficCharts | None, has_figures: bool = False) -> flo
     return min(traffic.next_look_s, FIGURES_S) if has_figures else traffic.next_look_s
 
 
-async def model_traffic(visit: PageContext, model: str) -> TrafficCharts | None:
+async def model_traffic(context: PageContext, model: str) -> TrafficCharts | None:
     """A line for each version. None where this principal may not see them, or the database does
     not answer; so do the others."""
     subjects = f"model:{model},alias:{model}@*,route:{model},rollout:*"
@@ -105,21 +105,21 @@ async def model_traffic(visit: PageContext, model: str) -> TrafficCharts | None:
     def requests(line: str) -> Row:
         return {"model": model, "version": line.removeprefix(VERSION)}
 
-    return await _lines(visit, {"model": model}, requests, subjects, model)
+    return await _lines(context, {"model": model}, requests, subjects, model)
 
 
-async def version_traffic(visit: PageContext, model: str, version: str) -> TrafficCharts | None:
+async def version_traffic(context: PageContext, model: str, version: str) -> TrafficCharts | None:
     """All that is known of one version."""
     asked = {"model": model, "version": version, "by": "version"}
-    found = await _read(visit, asked, f"model:{model},alias:{model}@*,route:{model},rollout:*")
+    found = await _read(context, asked, f"model:{model},alias:{model}@*,route:{model},rollout:*")
     if found is None:
         return None
     page, events, within = found
-    requests = {"model": model, "version": version} if visit.may(Action.OPERATE, model) else None
-    return _assemble(visit, page, single(page, requests), _of_route(events, model), within, 0)
+    requests = {"model": model, "version": version} if context.may(Action.OPERATE, model) else None
+    return _assemble(context, page, single(page, requests), _of_route(events, model), within, 0)
 
 
-async def route_traffic(visit: PageContext, route: Row) -> TrafficCharts | None:
+async def route_traffic(context: PageContext, route: Row) -> TrafficCharts | None:
     """A line for each arm."""
     models = {arm["name"]: arm["model"] for arm in route["arms"]}
 
@@ -127,20 +127,20 @@ async def route_traffic(visit: PageContext, route: Row) -> TrafficCharts | None:
         return {"arm": arm, **({"model": models[arm]} if arm in models else {})}
 
     name = route["name"]
-    return await _lines(visit, {"route": name}, requests, f"route:{name},rollout:*", name)
+    return await _lines(context, {"route": name}, requests, f"route:{name},rollout:*", name)
 
 
-async def yard_traffic(visit: PageContext) -> TrafficCharts | None:
+async def yard_traffic(context: PageContext) -> TrafficCharts | None:
     """A line for each model."""
-    return await _lines(visit, {}, lambda model: {"model": model}, "", "")
+    return await _lines(context, {}, lambda model: {"model": model}, "", "")
 
 
-async def server_traffic(visit: PageContext, servers: Sequence[str]) -> TrafficCharts | None:
+async def server_traffic(context: PageContext, servers: Sequence[str]) -> TrafficCharts | None:
     """A line for each server, `MOST_SERVERS` at most."""
-    within = range_of(visit.query, visit.services.now())
+    within = range_of(context.query, context.services.now())
     shown = list(servers)[:MOST_SERVERS]
     pages = await asyncio.gather(
-        *(_series(visit, within, {"by": "server", "server": server}) for server in shown)
+        *(_series(context, within, {"by": "server", "server": server}) for server in shown)
     )
     found = {
         server[:SHORT]: page for server, page in zip(shown, pages, strict=True) if page is not None
@@ -148,31 +148,31 @@ async def server_traffic(visit: PageContext, servers: Sequence[str]) -> TrafficC
     if not found:
         return None
     whole = merged_by_server(found)
-    return _assemble(visit, whole, of_servers(whole), [], within, len(servers) - len(shown))
+    return _assemble(context, whole, of_servers(whole), [], within, len(servers) - len(shown))
 
 
 async def _lines(
-    visit: PageContext, asked: dict[str, str], requests: Finder, subjects: str, about: str
+    context: PageContext, asked: dict[str, str], requests: Finder, subjects: str, about: str
 ) -> TrafficCharts | None:
-    found = await _read(visit, asked, subjects)
+    found = await _read(context, asked, subjects)
     if found is None:
         return None
     page, events, within = found
     name = asked.get("model", "")
     if name:
         page = {**page, "items": [{**one, "name": VERSION + one["name"]} for one in page["items"]]}
-    charts = compared(page, requests if visit.may(Action.OPERATE, name) else None)
+    charts = compared(page, requests if context.may(Action.OPERATE, name) else None)
     left_out = max(0, len(busy(page["items"])) - len(charts[0].lines)) if charts else 0
-    return _assemble(visit, page, charts, _of_route(events, about), within, left_out)
+    return _assemble(context, page, charts, _of_route(events, about), within, left_out)
 
 
 async def pair_traffic(
-    visit: PageContext, name: str, pair: tuple[str, str]
+    context: PageContext, name: str, pair: tuple[str, str]
 ) -> tuple[TrafficCharts | None, tuple[Row | None, Row | None], int]:
     """The charts of two of a model's versions, aliases or arms, the series of each, and a point's
     span; targets as the playground names them."""
-    within = range_of(visit.query, visit.services.now())
-    asked = await asyncio.gather(*(_of_target(visit, within, name, one) for one in pair))
+    within = range_of(context.query, context.services.now())
+    asked = await asyncio.gather(*(_of_target(context, within, name, one) for one in pair))
     pages = [page for page in asked if page is not None]
     if len(pages) < len(pair):
         return None, (None, None), 1
@@ -184,25 +184,25 @@ async def pair_traffic(
     ]
     page = {**pages[0], "items": items}
     subjects = f"model:{name},alias:{name}@*,route:{name},rollout:*"
-    changes = _of_route(await _events(visit, subjects), name)
-    charts = _assemble(visit, page, compared(page), changes, within, 0)
+    changes = _of_route(await _events(context, subjects), name)
+    charts = _assemble(context, page, compared(page), changes, within, 0)
     return charts, (found[0], found[1]), page["step_s"]
 
 
-async def _of_target(visit: PageContext, within: TimeRange, name: str, target: str) -> Row | None:
+async def _of_target(context: PageContext, within: TimeRange, name: str, target: str) -> Row | None:
     """The series of one, as the only item."""
     kind, _, value = target.partition(":")
     if kind == "arm":
-        page = await _series(visit, within, {"route": name})
+        page = await _series(context, within, {"route": name})
         if page is None:
             return None
         return {**page, "items": [one for one in page["items"] if one["name"] == value]}
     if kind == "alias":
-        model = await visit.maybe("/models/{model}", model=name)
+        model = await context.maybe("/models/{model}", model=name)
         value = str((model or {"aliases": {}})["aliases"].get(value, ""))
     if not value.isdecimal():
         return None
-    return await _series(visit, within, {"model": name, "by": "version", "version": value})
+    return await _series(context, within, {"model": name, "by": "version", "version": value})
 
 
 def _of_route(events: Sequence[Row], about: str) -> list[Row]:
@@ -210,27 +210,27 @@ def _of_route(events: Sequence[Row], about: str) -> list[Row]:
 
 
 async def _read(
-    visit: PageContext, asked: dict[str, str], subjects: str
+    context: PageContext, asked: dict[str, str], subjects: str
 ) -> tuple[Row, Sequence[Row], TimeRange] | None:
     """The series, and the events beside them."""
-    within = range_of(visit.query, visit.services.now())
-    page, events = await asyncio.gather(_series(visit, within, asked), _events(visit, subjects))
+    within = range_of(context.query, context.services.now())
+    page, events = await asyncio.gather(_series(context, within, asked), _events(context, subjects))
     return None if page is None else (page, events, within)
 
 
-async def _events(visit: PageContext, subjects: str) -> list[Row]:
+async def _events(context: PageContext, subjects: str) -> list[Row]:
     """What there is to mark; of all subjects where `subjects` is ""."""
     usual = {"newest": "true", "limit": str(EVENTS)} | ({"subject": subjects} if subjects else {})
     pages = await asyncio.gather(
-        *(visit.maybe("/events", {**usual, "kind": kinds}) for kinds in (KINDS, LOADS))
+        *(context.maybe("/events", {**usual, "kind": kinds}) for kinds in (KINDS, LOADS))
     )
     return [one for page in pages if page for one in page["items"]]
 
 
-async def _series(visit: PageContext, within: TimeRange, asked: dict[str, str]) -> Row | None:
+async def _series(context: PageContext, within: TimeRange, asked: dict[str, str]) -> Row | None:
     ends = {"since": text_of(within.since), "until": text_of(within.until)}
     try:
-        page: Row | None = await visit.maybe("/series", {**ends, "points": str(POINTS), **asked})
+        page: Row | None = await context.maybe("/series", {**ends, "points": str(POINTS), **asked})
     except ControlApiError as refused:
         if refused.status != 503:
             raise
@@ -239,7 +239,7 @@ async def _series(visit: PageContext, within: TimeRange, asked: dict[str, str]) 
 
 
 def _assemble(
-    visit: PageContext,
+    context: PageContext,
     page: Row,
     charts: Sequence[TrafficChart],
     events: Sequence[Row],
@@ -248,4 +248,4 @@ def _assemble(
 ) -> TrafficCharts:
     since, until = datetime.fromisoformat(page["since"]).timestamp(), within.until.timestamp()
     markers = markers_of(events, int(since), int(until) + 1, page["step_s"]) if charts else []
-    return TrafficCharts(within, charts, page["step_s"], left_out, visit.at, markers)
+    return TrafficCharts(within, charts, page["step_s"], left_out, context.at, markers)

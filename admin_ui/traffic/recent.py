@@ -24,12 +24,12 @@ class RecentTraffic:
     p99_ms: float | None
 
 
-async def recent_traffic(visit: PageContext) -> dict[str, RecentTraffic]:
+async def recent_traffic(context: PageContext) -> dict[str, RecentTraffic]:
     """By model; nothing where this principal may not see it, or the database does not answer."""
-    now = visit.services.now()
+    now = context.services.now()
     query = {"since": text_of(now - RECENT), "until": text_of(now), "points": "1"}
     try:
-        page = await visit.maybe("/series", query)
+        page = await context.maybe("/series", query)
     except ControlApiError as refused:
         if refused.status != 503:
             raise

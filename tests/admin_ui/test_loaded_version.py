@@ -51,7 +51,7 @@ def page_of(
 
     async def ask(query: Query) -> GatewayInstances | LoadedVersions:
         if isinstance(query, RunningQuery):
-            rows = [RUNNING, {**RUNNING, "model": "other", "sampling": {"top_p": 0.125}}]
+            rows = [RUNNING, {**RUNNING, "model": "other", "sampling": {"top_p": 0.123456789}}]
             wanted = [one for one in rows if query.model in ("", one["model"])]
             return GatewayInstances(1, 1, 1, (), convert(wanted, tuple[RunningVersion, ...]))
         if query == LoadedQuery("talker"):
@@ -88,7 +88,7 @@ def test_a_folders_version_has_a_page_with_all_that_is_loaded(
     assert '<th scope="row">text_input</th><td class="mono">BYTES</td>' in shown
     assert '<td class="mono">[-1, 16]</td>' in shown
     assert '<dt>temperature</dt><dd class="mono">0.7</dd>' in shown
-    assert "0.125" not in shown
+    assert "0.123456789" not in shown
     assert "start 1.25 s, weights 250 ms (1.0 MiB)" in shown
 
 
