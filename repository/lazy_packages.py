@@ -9,6 +9,7 @@ module inside runs its `__init__` after all, so that a python model finds the wh
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -21,6 +22,9 @@ else:
 
 PACKAGES = frozenset({"tritonclient.grpc", "uvicorn"})
 
+PATIENCE_SECS = 30.0
+"""Two threads may each wait for a module that the other imports; then one gives up."""
+
 _MADE_BY_INIT = ("__all__", "__version__")
 
 
@@ -30,7 +34,11 @@ class _LazyPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         loader = self.__loader__
         dunder = name.startswith("__") and name not in _MADE_BY_INIT
-        if dunder or not isinstance(loader, _LazyPackageLoader) or loader.ran:
+        if dunder or not isinstance(loader, _LazyPackageLoader):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if loader.ran_elsewhere() and name in self.__dict__:
+            return self.__dict__[name]
+        if loader.ran:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         inside = f"{self.__name__}.{name}"
         if importlib.util.find_spec(inside) is not None:
@@ -43,6 +51,9 @@ class _LazyPackageLoader(Loader):
     def __init__(self, real: Loader) -> None:
         self._real = real
         self.ran = False
+        self._claim = threading.Lock()
+        self._runner = 0
+        self._done = threading.Event()
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _LazyPackage(spec.name)
@@ -51,8 +62,23 @@ class _LazyPackageLoader(Loader):
         """Nothing yet."""
 
     def run(self, module: ModuleType) -> None:
-        self.ran = True
-        self._real.exec_module(module)
+        """Run the package's `__init__`, once; a second thread waits for it."""
+        with self._claim:
+            first, self.ran = not self.ran, True
+            self._runner = self._runner or threading.get_ident()
+        if not first:
+            self.ran_elsewhere()
+            return
+        try:
+            self._real.exec_module(module)
+        finally:
+            self._done.set()
+
+    def ran_elsewhere(self) -> bool:
+        """Whether another thread has run it; waits while one does, unless that waits for us."""
+        if not self.ran or self._runner == threading.get_ident():
+            return False
+        return self._done.wait(PATIENCE_SECS)
 
 
 class _LazyPackageFinder(MetaPathFinder):

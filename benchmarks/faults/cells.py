@@ -56,6 +56,10 @@ TABLE = (
     Row("worker", "stop", "SIGSTOP of a python model's process, for good", (*RUNNING, "stop")),
     Row("worker", "hang", "execute of a python model never returns", (*RUNNING, "stop")),
     Row("worker", "no memory", "no further memory for a python model's process", RUNNING),
+    Row("caller", "kill", "SIGKILL of the process of a script that calls another model", RUNNING),
+    Row("caller", "stop", "SIGSTOP of the same, for good", RUNNING),
+    Row("sequences", "kill", "SIGKILL of the process that has the states of sequences", RUNNING),
+    Row("sequences", "stop", "SIGSTOP of the same, for good", RUNNING),
     Row("engine", "kill", "SIGKILL of a language model's process", (*RUNNING, "stop")),
     Row("engine", "stop", "SIGSTOP of a language model's process, for good", (*RUNNING, "stop")),
     Row("checker", "kill", "SIGKILL of the process that checks a version", ("load", "push")),
@@ -73,6 +77,15 @@ TABLE = (
     Row("clock", "an hour ahead", "the wall clock jumps", RUNNING, "faketime"),
     Row("clock", "an hour back", "the wall clock jumps", RUNNING, "faketime"),
 )
+
+
+HIT = {
+    "worker": {"double", "chain", "script"},
+    "caller": {"script"},
+    "sequences": {"sum"},
+    "engine": {"tiny"},
+}
+"""The models that a fault of a model's process may cost answers; no other model notices it."""
 
 
 def cells() -> Iterator[Cell]:

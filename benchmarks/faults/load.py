@@ -33,6 +33,9 @@ class Load:
             "double over REST": lambda: self._vector("double", 2.0),
             "echo over gRPC": lambda: self._grpc("echo", 1.0),
             "tiny over OpenAI": self._language,
+            "chain over REST": lambda: self._vector("chain", 2.0),
+            "script over gRPC": lambda: self._grpc("script", 2.0),
+            "sum over REST": self._sequence,
         }
         self._threads = [
             threading.Thread(target=self._ask, args=(name, ask), name=name, daemon=True)
@@ -71,17 +74,35 @@ class Load:
             if time.monotonic() - began > HANG_S:
                 what = "hung"
             self.tally.note(what, name)
+            self.tally.of_model[name.partition(" ")[0], what] += 1
             self._ending.wait(PAUSE_S)
 
     def _vector(self, model: str, factor: float) -> str:
         sent = [float(next(_numbers)), 0.5]
-        tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": sent}
-        body = json.dumps({"inputs": [tensor]}).encode()
+        return self._rest(model, sent, [factor * one for one in sent], {})
+
+    def _rest(
+        self, model: str, sent: list[float], right: list[float], parameters: dict[str, object]
+    ) -> str:
+        tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, len(sent)], "data": sent}
+        body = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
         status, answer = self._server.ask("POST", f"/v2/models/{model}/infer", body, HANG_S)
         if status != 200:
             return self._refused(status, answer)
-        got = json.loads(answer)["outputs"][0]["data"]
-        return "right" if got == [factor * one for one in sent] else "wrong"
+        return "right" if json.loads(answer)["outputs"][0]["data"] == right else "wrong"
+
+    def _sequence(self) -> str:
+        """Three requests; what becomes of the first that is not answered rightly is told of all."""
+        key, total = next(_numbers), 0.0
+        for index in range(3):
+            value = float(next(_numbers))
+            total += value
+            parameters: dict[str, object] = {"sequence_id": key}
+            parameters |= {"sequence_start": index == 0, "sequence_end": index == 2}
+            what = self._rest("sum", [value], [total], parameters)
+            if what != "right":
+                return what
+        return "right"
 
     def _grpc(self, model: str, factor: float) -> str:
         sent = np.array([[float(next(_numbers)), 0.5]], np.float32)

@@ -35,6 +35,65 @@ class TritonPythonModel:
         ]
 '''
 
+SCRIPT = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        call = pb_utils.InferenceRequest(
+            model_name="double",
+            requested_output_names=["OUTPUT0"],
+            inputs=request.inputs(),
+            trace=request.trace(),
+        )
+        response = call.exec()
+        if response.has_error():
+            return pb_utils.InferenceResponse(error=response.error())
+        return pb_utils.InferenceResponse(response.output_tensors())
+"""
+
+SUM = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.sums = {}
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        key, sent = request.correlation_id(), request.inputs()[0].as_numpy()
+        if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
+            self.sums[key] = 0 * sent
+        self.sums[key] = self.sums[key] + sent
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", self.sums[key])])
+"""
+"""A sequence that it does not know is a KeyError: never a sum that begins in the middle."""
+
+SEQUENCES = "sequence_batching { oldest { max_candidate_sequences: 64 } }"
+
+CHAIN = """
+name: "chain" platform: "ensemble" max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling {
+  step {
+    model_name: "double" model_version: -1
+    input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "doubled" }
+  }
+  step {
+    model_name: "echo" model_version: -1
+    input_map { key: "INPUT0" value: "doubled" } output_map { key: "OUTPUT0" value: "OUTPUT0" }
+  }
+}
+"""
+
 DECOUPLED = """
 model_transaction_policy { decoupled: true }
 parameters { key: "responses" value { string_value: "40" } }
@@ -48,16 +107,24 @@ parameters { key: "context" value { string_value: "256" } }
 
 
 def write(repository: Path, hang: Path) -> None:
-    """`echo` (in the gateway), `double` (python), `several` (decoupled), `tiny` (an LLM)."""
+    """`echo` (in the gateway), `double` (python), `several` (decoupled), `tiny` (an LLM); `chain`
+    is an ensemble of `double` and `echo`, `script` calls `double`, `sum` has sequences."""
     write_model(repository / "echo", VECTOR.format(name="echo", backend="identity"))
     write_model(
         repository / "several", VECTOR.format(name="several", backend="identity") + DECOUPLED
     )
     add_version(repository, "echo", 1)
     add_version(repository, "several", 1)
-    write_model(repository / "double", VECTOR.format(name="double", backend="python"))
-    (repository / "double" / "1").mkdir()
-    (repository / "double" / "1" / "model.py").write_text(DOUBLE.format(hang=str(hang)))
+    python = {"double": DOUBLE.format(hang=str(hang)), "script": SCRIPT, "sum": SUM}
+    for name, code in python.items():
+        more = (
+            "sequence_batching { oldest { max_candidate_sequences: 64 } }" if name == "sum" else ""
+        )
+        write_model(repository / name, VECTOR.format(name=name, backend="python") + more)
+        (repository / name / "1").mkdir()
+        (repository / name / "1" / "model.py").write_text(code)
+    write_model(repository / "chain", CHAIN)
+    (repository / "chain" / "1").mkdir()
     _language_model(repository / "tiny" / "1")
 
 

@@ -10,9 +10,11 @@ HANG_S = 30.0
 @dataclass(slots=True)
 class Tally:
     """What became of requests: `right`, `refused` (an error in words), `broken` (the connection
-    ended), `wrong` (an answer that is not the model's), `hung` (none within HANG_S)."""
+    ended), `wrong` (an answer that is not the model's), `hung` (none within HANG_S).
+    `of_model`: the same by model."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    of_model: Counter[tuple[str, str]] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
 
     def note(self, what: str, example: str = "") -> None:
@@ -25,7 +27,8 @@ class Tally:
 class Outcome:
     """One cell's row. `lost`: acknowledged changes that were gone; `recovered_s`: until every
     model answered and a change was taken, None when that never came; `skipped`: why the fault
-    cannot be injected here; `observed`: what was seen of the fault itself."""
+    cannot be injected here; `observed`: what was seen of the fault itself; `disturbed`: answers
+    that were not right, of models that the fault did not hit."""
 
     cell: str
     right: int = 0
@@ -38,6 +41,7 @@ class Outcome:
     skipped: str = ""
     observed: str = ""
     problem: str = ""
+    disturbed: int = 0
 
 
 def verdict(outcome: Outcome, recover_s: float) -> str:
@@ -47,7 +51,7 @@ def verdict(outcome: Outcome, recover_s: float) -> str:
     told = []
     if outcome.problem:
         told.append(outcome.problem)
-    for what in ("wrong", "hung", "lost"):
+    for what in ("wrong", "hung", "lost", "disturbed"):
         if count := getattr(outcome, what):
             told.append(f"{count} {what}")
     if not outcome.observed:

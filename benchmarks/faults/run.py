@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.faults.cells import Cell
+from benchmarks.faults.cells import HIT, Cell
 from benchmarks.faults.changes import Changes
 from benchmarks.faults.injectors import LASTS_S, NotInjected, Undo, inject
 from benchmarks.faults.load import Load
@@ -59,7 +59,16 @@ class _Run:
             recovered_s=self._recovered_s,
             observed=self._observed,
             problem=", ".join(self._problems),
+            disturbed=self._disturbed(),
         )
+
+    def _disturbed(self) -> int:
+        """Answers of other models than those hit, which were not right."""
+        hit = HIT.get(self._cell.component)
+        if hit is None or self._cell.moment in ("start", "stop"):
+            return 0
+        counts = self._load.tally.of_model.items()
+        return sum(n for (model, what), n in counts if model not in hit and what != "right")
 
     def _while_serving(self) -> None:
         is_database = self._cell.component == "database" and self._cell.kind != "locked"
@@ -75,7 +84,16 @@ class _Run:
             self._recover(over)
             end()
             self._load.stop()
+            self._look_for_waiting()
         self._count_lost()
+
+    def _look_for_waiting(self) -> None:
+        """Everybody has their answer: no request may be left inside."""
+        until = time.monotonic() + HANG_S
+        while (waiting := self._server.waiting()) and time.monotonic() < until:
+            time.sleep(0.1)
+        if waiting:
+            self._problems.append(f"{waiting} requests wait that nobody has sent")
 
     def _strike(self) -> float:
         """The fault, for as long as it lasts; time.monotonic() of its end."""

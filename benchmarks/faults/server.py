@@ -35,6 +35,13 @@ _MARKS = {
 }
 
 
+_MODELS = {"worker": "double_0", "caller": "script_0", "sequences": "sum_0"}
+"""The instance whose process the component is."""
+
+
+_PENDING = "nv_inference_pending_request_count{"
+
+
 class NotStarted(Exception):
     """The server did not get ready; the message has its last words."""
 
@@ -100,6 +107,18 @@ class Server:
         except (OSError, http.client.HTTPException, ValueError):
             return False
 
+    def waiting(self) -> int:
+        """Requests in the queues of all models, as its metrics have them. Raises OSError,
+        HTTPException."""
+        line = http.client.HTTPConnection(self.host, self.ports[2], timeout=ANSWER_S)
+        try:
+            line.request("GET", "/metrics")
+            text = line.getresponse().read().decode()
+        finally:
+            line.close()
+        rows = [one for one in text.splitlines() if one.startswith(_PENDING)]
+        return sum(int(float(row.rpartition(" ")[2])) for row in rows)
+
     def get(self, path: str, timeout: float = 5.0) -> tuple[int, bytes]:
         """Raises OSError, HTTPException."""
         return self.ask("GET", path, b"", timeout)
@@ -161,6 +180,8 @@ class Server:
         """The running processes that are this component; the oldest first."""
         if component == "gateway":
             return [self.pid]
+        if component in _MODELS:
+            return [pid for pid in family(self.pid) if instance_of(pid) == _MODELS[component]]
         mark = _MARKS[component].encode()
         return [pid for pid in family(self.pid) if mark in command_of(pid)]
 
@@ -231,6 +252,15 @@ def command_of(pid: int) -> bytes:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
+
+
+def instance_of(pid: int) -> str:
+    """Which one's worker it is, "" for none."""
+    with suppress(OSError):
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"MODELYARD_INSTANCE="):
+                return entry.partition(b"=")[2].decode()
+    return ""
 
 
 def _is_running(pid: int) -> bool:

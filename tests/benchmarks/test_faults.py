@@ -12,7 +12,7 @@ from benchmarks.faults.outcome import Outcome, verdict
 
 def test_each_cell_is_there_once_and_its_moment_is_explained() -> None:
     names = [one.name for one in cells()]
-    assert len(set(names)) == len(names) >= 150
+    assert len(set(names)) == len(names) >= 174
     assert {one.moment for one in cells()} == set(MOMENTS)
     assert all(row_of(one).meaning for one in cells())
 

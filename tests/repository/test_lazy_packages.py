@@ -2,10 +2,42 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from support.server import ROOT
+
+ASK = """
+import sys, threading
+from queue import SimpleQueue
+
+sys.path.insert(0, sys.argv[1])
+from repository import lazy_packages
+
+lazy_packages.PACKAGES = frozenset({"waiting"})
+lazy_packages.install()
+import gate
+import waiting
+
+found = SimpleQueue()
+
+
+def ask():
+    try:
+        found.put(waiting.NAME)
+    except AttributeError as error:
+        found.put(error)
+
+
+first, second = (threading.Thread(target=ask, daemon=True) for _ in range(2))
+first.start()
+assert gate.entered.wait(30)
+second.start()
+second.join(0.2)  # it waits by now, or has failed
+gate.go.set()
+print([found.get(timeout=30) for _ in range(2)], hasattr(waiting, "OTHER"))
+"""
 
 
 def _python(code: str) -> str:
@@ -74,3 +106,16 @@ def test_the_control_process_starts_without_numpy_grpcio_and_alembic() -> None:
     )
 
     assert heavy == "[]"
+
+
+def test_a_thread_that_asks_while_another_runs_the_package_gets_the_name(tmp_path: Path) -> None:
+    (tmp_path / "gate.py").write_text(
+        "import threading\nentered, go = threading.Event(), threading.Event()\n"
+    )
+    (tmp_path / "waiting").mkdir()
+    (tmp_path / "waiting" / "__init__.py").write_text(
+        "import gate\ngate.entered.set()\ngate.go.wait(30)\nNAME = 7\n"
+    )
+    script = ASK.replace("sys.argv[1]", repr(str(tmp_path)))
+
+    assert _python(script) == "[7, 7] False"
