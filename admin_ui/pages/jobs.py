@@ -98,7 +98,7 @@ async def load_new(context: PageContext) -> ScreenContent:
     sources = [f"{name}:{number}" for name, number in sorted(ready)]
     return ScreenContent(
         {"types": list(forms)},
-        title=f"New job: {form.type.replace('_', ' ')}",
+        title=f"New job: {job_type(form.type)}",
         form=form,
         types=list(forms),
         model=model,
