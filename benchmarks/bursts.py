@@ -71,7 +71,7 @@ def rest_asker(address: str, concurrency: int) -> Iterator[Ask]:
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def ask(shots: Sequence[Shot]) -> None:
-            requests = [_request(shot, address) for shot in shots]
+            requests = [request_bytes(shot, address) for shot in shots]
             for each, request in zip(connections, cycle(requests), strict=False):
                 each.sendall(request)
             asked = list(zip(connections, cycle(shots), strict=False))
@@ -118,7 +118,11 @@ def ratios(
 ) -> dict[tuple[str, str], Times]:
     """For each pair of names of `kinds`, how many times the second's the first takes; as
     `take_turns`."""
-    taken = take_turns(pids, ask, kinds, concurrency=concurrency, rounds=rounds)
+    return ratios_of(take_turns(pids, ask, kinds, concurrency=concurrency, rounds=rounds), pairs)
+
+
+def ratios_of(taken: Mapping[str, Sequence[Burst]], pairs: Pairs) -> dict[tuple[str, str], Times]:
+    """The same of what has been taken, by the names of kinds."""
     found = {}
     for name, base in pairs:
         both = list(zip(taken[name], taken[base], strict=True))
@@ -166,7 +170,8 @@ def cpu_ns(pids: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _request(shot: Shot, address: str) -> bytes:
+def request_bytes(shot: Shot, address: str) -> bytes:
+    """A shot as HTTP/1.1."""
     lines = [f"POST {shot.path} HTTP/1.1", f"host: {address}", *shot.headers]
     head = "\r\n".join([*lines, f"content-length: {len(shot.body)}", "", ""])
     return head.encode() + shot.body

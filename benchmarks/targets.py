@@ -135,11 +135,13 @@ def _ensembles(report: Report) -> Iterator[Check]:
             name = f"{wire} × {concurrency}, {ensembles.THREE}, CPU over one request's"
             yield _times(name, one, None if one is None else one.cpu, THREE_STEPS)
     concurrency = ensembles.CONDITION_CONCURRENCY
-    one = report.ratio(ensembles.NAME, "REST JSON", concurrency, ensembles.CONDITIONAL)
     saved = 1 / (1 - ensembles.SHARE_SAVED)
-    name = f"throughput over the dear model alone, of the {saved:g} times that its saving allows"
-    share = None if one is None else _inverse(one.wall, saved)
-    yield _share(name, one, share, OF_SHARE_SAVED)
+    for dear, peer in ensembles.CONDITIONAL.items():
+        one = report.ratio(ensembles.NAME, "REST JSON", concurrency, peer)
+        for what, spread in (("CPU", "cpu"), ("time", "wall")):
+            name = f"requests per {what} over the {dear} model's, of {saved:g} times as many"
+            share = None if one is None else _inverse(getattr(one, spread), saved)
+            yield _share(name, one, share, OF_SHARE_SAVED)
 
 
 def _scripts(report: Report) -> Iterator[Check]:

@@ -10,6 +10,7 @@ request is done once for a group.
 from collections.abc import Sequence
 
 from backends.seam import Parameters, Result, Tensors
+from schedulers.errors import QueueFull
 from schedulers.policy.queue import BatchQueue, Ticket
 from schedulers.request import InferRequest
 
@@ -78,13 +79,16 @@ class GroupTicket(Ticket):
     def push_to(self, queue: BatchQueue) -> tuple[list[GroupMember], int]:
         """Let as many members wait there as may, from the first; the others, and how many cancelled
         requests left the queue for them."""
-        priority, refused, forgotten = self.request.priority, list[GroupMember](), 0
-        if queue.room(priority) < self.count:
+        arrived_ns = self.request.arrived_ns
+        try:
+            queue.push(self, arrived_ns)
+        except QueueFull:
             forgotten = queue.forget_cancelled()
-            refused = self.cut(queue.room(priority))
-        if self.members:
-            queue.push(self, self.request.arrived_ns)
-        return refused, forgotten
+            refused = self.cut(queue.room(self.request.priority))
+            if self.members:
+                queue.push(self, arrived_ns)
+            return refused, forgotten
+        return [], 0
 
     def finish(self, results: Sequence[Result]) -> None:
         """End with a result for each member."""

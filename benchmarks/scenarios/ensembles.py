@@ -2,7 +2,7 @@
 saves for the requests that need it beside the same model alone."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,23 +18,25 @@ from benchmarks.peers.seam import Peer
 from benchmarks.report import Report
 from benchmarks.rounds import Contest, Plan, interleave
 from benchmarks.scenarios.roster import Roster
-from benchmarks.scenarios.turns import Turns, take
+from benchmarks.scenarios.turns import Turns, take, take_steady
 from benchmarks.shots import Problem, Shot, grpc_shot, json_shot
 
 NAME = "ensembles"
 ONE, THREE = "one identity request", "ensemble of three identity steps"
-DEAR, CONDITIONAL = "the dear model alone", "cheap model first, the dear one for one in four"
+SIDES = {"dear": 512, "dearer": 1024}
+"""By model, the side of the matrix that it multiplies by itself: about 4 and 30 ms of a core for
+each request."""
+
+DEAR = {name: f"the {name} model alone" for name in SIDES}
+CONDITIONAL = {name: f"cheap model first, the {name} one for one in four" for name in SIDES}
 CONCURRENCIES = (8, 32)
 CONDITION_CONCURRENCY = 32
 EVERY = 4
 """One of so many requests needs the dear model: the others, three quarters, are saved."""
 SHARE_SAVED = 1 - 1 / EVERY
 
-BURSTS, DEAR_BURSTS = 200, 10
+BURSTS, SLICES = 200, 5
 """For each round asked for."""
-
-_SIDE = 512
-"""Of the matrix that the dear model multiplies by itself: some milliseconds for each request."""
 
 _IDENTITY = """
 name: "one"
@@ -60,7 +62,7 @@ _STEP = """
 """
 _CONDITIONS = """
 parameters { key: "condition.one" value { string_value: "confidence >= 0.5" } }
-parameters { key: "condition.dear" value { string_value: "confidence < 0.5" } }
+parameters { key: "condition.2" value { string_value: "confidence < 0.5" } }
 """
 _ONNX = 'backend: "onnxruntime"\nmax_batch_size: 64\n'
 
@@ -76,6 +78,8 @@ def measure(plan: Plan, report: Report) -> None:
             report.rows += interleave(list(_contests(peer, plan)), plan.rounds)
             for turns in _turns(folder, plan):
                 report.ratios += take(peer, turns)
+            for turns in _conditional_turns(folder, plan):
+                report.ratios += take_steady(peer, turns)
 
 
 def _contests(peer: Peer, plan: Plan) -> Iterator[Contest]:
@@ -97,41 +101,46 @@ def _turns(folder: Path, plan: Plan) -> Iterator[Turns]:
         }
         for concurrency in CONCURRENCIES:
             yield Turns(NAME, kinds, ((THREE, ONE),), concurrency, BURSTS * plan.rounds)
-    saving = _saving(folder, json_shot)
-    bursts = DEAR_BURSTS * plan.rounds
-    yield Turns(NAME, saving, ((CONDITIONAL, DEAR),), CONDITION_CONCURRENCY, bursts)
 
 
-def _saving(folder: Path, shot_of: Callable[[Problem], Shot]) -> Mapping[str, Sequence[Shot]]:
+def _conditional_turns(folder: Path, plan: Plan) -> Iterator[Turns]:
+    for name in SIDES:
+        kinds, pair = _saving(folder, name), (CONDITIONAL[name], DEAR[name])
+        yield Turns(NAME, kinds, (pair,), CONDITION_CONCURRENCY, SLICES * plan.rounds)
+
+
+def _saving(folder: Path, dear: str) -> Mapping[str, Sequence[Shot]]:
     """The same inputs to both; the first of every four is unsure, as its first number says."""
     sure = np.full((1, models.ROW), 0.75, np.float32)
     unsure = np.full((1, models.ROW), 0.25, np.float32)
     inputs = (unsure, *(sure for _ in range(EVERY - 1)))
+    answers = [_answer(folder, dear, each) for each in inputs]
+    careful = f"careful_{dear}"
     return {
-        DEAR: [shot_of(_dear_problem(folder, "dear", each)) for each in inputs],
-        CONDITIONAL: [
-            shot_of(
-                _dear_problem(folder, "careful", each)
-                if each is unsure
-                else Problem("careful", "INPUT0", each, "OUTPUT0", each)
+        DEAR[dear]: [
+            json_shot(Problem(dear, "INPUT0", each, "OUTPUT0", answer))
+            for each, answer in zip(inputs, answers, strict=True)
+        ],
+        CONDITIONAL[dear]: [
+            json_shot(
+                Problem(careful, "INPUT0", each, "OUTPUT0", answer if each is unsure else each)
             )
-            for each in inputs
+            for each, answer in zip(inputs, answers, strict=True)
         ],
     }
 
 
-def _dear_problem(folder: Path, model: str, row: "np.ndarray") -> Problem:
-    """What the dear model answers, by onnxruntime itself."""
+def _answer(folder: Path, model: str, row: "np.ndarray") -> "np.ndarray":
+    """What a model answers, by onnxruntime itself."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(folder / "dear" / "1" / "model.onnx")
-    (answer,) = session.run(["OUTPUT0"], {"INPUT0": row})
-    return Problem(model, "INPUT0", row, "OUTPUT0", answer)
+    session = onnxruntime.InferenceSession(folder / model / "1" / "model.onnx")
+    return np.asarray(session.run(["OUTPUT0"], {"INPUT0": row})[0])
 
 
 def _write(folder: Path) -> None:
-    """`three` calls `one` three times; `careful` asks `gate`, and `one` or `dear`."""
-    for name in ("one", "three", "careful"):
+    """`three` calls `one` three times; `careful_dear` asks `gate`, and `one` or `dear`."""
+    for name in ("one", "three", *(f"careful_{dear}" for dear in SIDES)):
         (folder / name / "1").mkdir(parents=True)
     (folder / "one" / "config.pbtxt").write_text(_IDENTITY)
     ways = (("INPUT0", "first"), ("first", "second"), ("second", "OUTPUT0"))
@@ -140,11 +149,14 @@ def _write(folder: Path) -> None:
         for source, target in ways
     )
     (folder / "three" / "config.pbtxt").write_text(_scheduled(steps))
-    steps = _STEP.format(model="gate", source="INPUT0", output="CONFIDENCE", target="confidence")
-    for model in ("one", "dear"):
-        steps += _STEP.format(model=model, source="INPUT0", output="OUTPUT0", target="OUTPUT0")
-    (folder / "careful" / "config.pbtxt").write_text(_scheduled(steps) + _CONDITIONS)
-    for name, graph in (("gate", _gate()), ("dear", _dear())):
+    gate = _STEP.format(model="gate", source="INPUT0", output="CONFIDENCE", target="confidence")
+    for dear in SIDES:
+        steps = gate + "".join(
+            _STEP.format(model=model, source="INPUT0", output="OUTPUT0", target="OUTPUT0")
+            for model in ("one", dear)
+        )
+        (folder / f"careful_{dear}" / "config.pbtxt").write_text(_scheduled(steps) + _CONDITIONS)
+    for name, graph in (("gate", _gate()), *((dear, _dear(side)) for dear, side in SIDES.items())):
         models.save(graph, folder / name)
         (folder / name / "config.pbtxt").write_text(_ONNX)
 
@@ -165,9 +177,9 @@ def _gate() -> onnx.GraphProto:
     )
 
 
-def _dear() -> onnx.GraphProto:
+def _dear(side: int) -> onnx.GraphProto:
     """A matrix times each row's mean, multiplied by the matrix: nothing that a batch shares."""
-    weights = np.random.default_rng(0).random((_SIDE, _SIDE), np.float32) / _SIDE
+    weights = np.random.default_rng(0).random((side, side), np.float32) / side
     nodes = [
         helper.make_node("ReduceMean", ["INPUT0"], ["mean"], axes=[1], keepdims=1),
         helper.make_node("Reshape", ["mean", "cell"], ["factor"]),

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks.bursts import Kinds, Pairs, grpc_asker, ratios, rest_asker
+from benchmarks.bursts import Kinds, Pairs, grpc_asker, ratios, ratios_of, rest_asker
 from benchmarks.peers.seam import Peer
 from benchmarks.process import family
 from benchmarks.report import Ratio
 from benchmarks.shots import answer_size
+from benchmarks.steady import take_slices
 
 
 class Turns(NamedTuple):
@@ -37,3 +38,16 @@ def take(peer: Peer, turns: Turns) -> Iterator[Ratio]:
         )
     for (name, base), times in found.items():
         yield Ratio(scenario, wire, concurrency, name, base, bursts, *times)
+
+
+def take_steady(peer: Peer, turns: Turns) -> Iterator[Ratio]:
+    """The same without a break, over REST, in so many slices instead of bursts."""
+    scenario, kinds, pairs, concurrency, slices = turns
+    for shots in kinds.values():
+        for shot in shots:
+            answer_size(shot, peer.rest)
+    pids = family(peer.process.pid)
+    taken = take_slices(pids, peer.rest, kinds, connections=concurrency, slices=slices)
+    for (name, base), times in ratios_of(taken, pairs).items():
+        wire = next(iter(kinds[name])).wire
+        yield Ratio(scenario, wire, concurrency, name, base, slices, *times)

@@ -103,12 +103,13 @@ class EnsembleScheduler:
         static = plan.static
         if static is None or not may_join(plan, request):
             return None
-        callees = []
-        for one in static.steps:
-            callee = self._caller.group_callee(context, (one.step.model, one.step.version))
-            if callee is None or callee.most_rows < request.rows:
+        found = {}
+        for callee in plan.callees:
+            group_callee = self._caller.group_callee(context, callee)
+            if group_callee is None or group_callee.most_rows < request.rows:
                 return None
-            callees.append(callee)
+            found[callee] = group_callee
+        callees = [found[one.step.model, one.step.version] for one in static.steps]
         group = RequestGroup(
             plan, static, callees, context, self._loop, self._member_ended, self._counters.steps
         )
