@@ -103,17 +103,17 @@ REST_INFER = Walk(
         Step("server.dataplane:DataPlane.infer"),
         *_FOUND,
         Step("server.rest.infer:InferExchange.decode"),
-        Step("server.codec.body_templates:BodyTemplates.decode"),
-        Step("server.codec.json_infer:decode"),
-        Step("server.admit:admit"),
+        Step("server.codec.infer_templates:BodyTemplates.decode"),
+        Step("server.codec.infer_templates:TextTemplate.read"),
         Step("server.dataplane:DataPlane.schedule"),
         *_SCHEDULED,
         Step("server.rest.infer:InferExchange._finish"),
-        Step("server.codec.answer_templates:AnswerTemplates.encode"),
-        Step("server.codec.json_infer:encode"),
+        Step("server.codec.infer_templates:AnswerTemplates.encode"),
         Step("server.rest.infer:InferExchange._write"),
     ),
 )
+"""Of a body that came before, but for its numbers. Another is read by `server.codec.json_infer` and
+checked by `server.admit`, and its answer written by the former."""
 
 GRPC_INFER = Walk(
     "gRPC infer",

@@ -17,10 +17,9 @@ from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, Sequence
 from server.access.sites import SitePolicy
 from server.admit import sequence_in
-from server.codec.answer_templates import AnswerTemplates
-from server.codec.body_templates import BodyTemplates
 from server.codec.declared_body import decode_declared, refuse_picture
 from server.codec.forwarding import HeaderForwarding
+from server.codec.infer_templates import AnswerTemplates, BodyTemplates
 from server.codec.json_infer import Document, EncodedResponse, parameters_in, parse
 from server.codec.output_format import PLAIN, InferBody
 from server.codec.raw_body import decode_raw

@@ -6,9 +6,8 @@ Apart from `server.http1.listener`, so that the control process can listen witho
 from typing import Any, NamedTuple
 
 from server.access.sites import SitePolicy
-from server.codec.answer_templates import AnswerTemplates
-from server.codec.body_templates import BodyTemplates
 from server.codec.forwarding import HeaderForwarding
+from server.codec.infer_templates import AnswerTemplates, BodyTemplates
 from server.dataplane import DataPlane
 from server.http1.connection import ConnectionLimits
 from server.http1.cors import with_cors

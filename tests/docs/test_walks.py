@@ -222,7 +222,8 @@ def recorded() -> Iterator[tuple[Gated, Recorder]]:
 def by_rest(listeners: Gated) -> None:
     tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
     line = http.client.HTTPConnection("127.0.0.1", listeners.http_port, timeout=60)
-    line.request("POST", "/v2/models/public/infer", json.dumps({"inputs": [tensor]}))
+    body, user = json.dumps({"inputs": [tensor]}), {"x-user": "ada"}
+    line.request("POST", "/v2/models/public/infer", body, user)
     assert line.getresponse().status == 200
     line.close()
 
@@ -239,11 +240,16 @@ NOT_HERE = {"server.fleet.fleet:Fleet.get", "schedulers.instance_thread:Instance
 """A shelf stands in for the fleet, and a lane's thread runs since the listeners were opened."""
 
 
-@pytest.mark.parametrize(("walk", "ask"), [(REST_INFER, by_rest), (GRPC_INFER, by_grpc)])
+@pytest.mark.parametrize(
+    ("walk", "ask", "before"), [(REST_INFER, by_rest, 2), (GRPC_INFER, by_grpc, 0)]
+)
 def test_a_request_crosses_the_steps_of_its_walk_in_their_order(
-    recorded: tuple[Gated, Recorder], walk: Walk, ask: Callable[[Gated], None]
+    recorded: tuple[Gated, Recorder], walk: Walk, ask: Callable[[Gated], None], before: int
 ) -> None:
+    """`before`: requests that came already; REST knows a body and its answer from then on."""
     listeners, recorder = recorded
+    for _ in range(before):
+        ask(listeners)
     recorder.called.clear()
     recorder.on = True
     ask(listeners)

@@ -25,6 +25,6 @@ class TrainingSource(JobSource, frozen=True, kw_only=True):
     data: str = ""
     epochs: Annotated[int, Meta(ge=0, le=10_000)] = 5
     learning_rate: Annotated[float, Meta(gt=0, le=10)] = 1e-3
-    floor: Annotated[float, Meta(ge=0, le=100)] = 1.0
+    floor: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
     batch: Annotated[int, Meta(ge=1, le=4096)] = 32
     rounds: Annotated[int, Meta(ge=3, le=1000)] = 30

@@ -1,8 +1,10 @@
-"""Know an infer body of REST again: clients send the same one over and over, but for the numbers.
+"""Know infer bodies and answers of REST again: clients send the same ones over and over, but for
+the numbers.
 
-`server.rest.infer` comes here; `server.codec.json_infer` reads what is not known. What the parser
-and the checks once said of a binary body's JSON header, or of the text around a JSON body's
-numbers, holds for every body with the same bytes there, so a known one costs a look-up and numbers.
+`server.rest.infer` comes here; `server.codec.json_infer` reads and writes what is not known. What
+the parser and the checks once said of a binary body's JSON header, or of the text around a JSON
+body's numbers, holds for every body with the same bytes there, so a known one costs a look-up and
+numbers. What was once rendered around an answer's numbers is written again likewise.
 """
 
 from typing import Any, NamedTuple
@@ -11,10 +13,12 @@ import numpy as np
 import orjson
 
 from repository.config.tensors import Array
-from server.codec.json_data import array_from
-from server.codec.json_infer import Document, decode
+from schedulers.request import InferResponse
+from server.codec.json_data import array_from, json_data
+from server.codec.json_infer import Document, EncodedResponse, decode, encode
 from server.codec.json_large import LARGE_BYTES
-from server.codec.output_format import InferBody
+from server.codec.octets import octets
+from server.codec.output_format import InferBody, OutputFormat
 from server.errors import ServingError
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.signature import Signature, TensorSpec
@@ -24,6 +28,8 @@ MAX_HEAD_BYTES = 1024
 MAX_ONCE_SEEN = 4096
 _KEY = b'"data"'
 _MARKER = "the numbers of the only input"
+_END = b"}]}"
+_AnswerKey = tuple[str, int, str, Any, tuple[int, ...], bool]
 
 
 class BinaryTemplate(NamedTuple):
@@ -159,6 +165,50 @@ class BodyTemplates:
             self._text.clear()
 
 
+class AnswerTemplates:
+    """The JSON of answers lately, up to the numbers, forgotten together when they are too many. An
+    answer with one tensor of numbers, which nearly all are, costs a look-up and its numbers."""
+
+    def __init__(self) -> None:
+        self._fronts: dict[_AnswerKey, bytes] = {}
+
+    def encode(self, response: InferResponse, form: OutputFormat) -> EncodedResponse:
+        """As `json_infer.encode`, and raises what it raises."""
+        outputs = response.outputs
+        if len(outputs) != 1 or response.parameters or form.tops or form.places:
+            return encode(response, form)
+        ((name, array),) = outputs.items()
+        binary = form.binary is True or (form.binary is not False and name in form.binary)
+        key = response.model, response.version, name, array.dtype, array.shape, binary
+        front = self._fronts.get(key)
+        if front is None:
+            return self._learn(key, response, form)
+        if response.id:
+            front = b'{"id":%b,%b' % (orjson.dumps(response.id), front[1:])
+        if binary:
+            return EncodedResponse((front, octets(array)), len(front))
+        numbers = _numbers(array)
+        if b"null" in numbers:
+            return encode(response, form)
+        return EncodedResponse((front, numbers, _END), 0)
+
+    def _learn(
+        self, key: _AnswerKey, response: InferResponse, form: OutputFormat
+    ) -> EncodedResponse:
+        ((_, array),) = response.outputs.items()
+        if not array.dtype.hasobject and array.size:
+            like = InferResponse("", response.model, response.version, response.outputs)
+            front = encode(like, form).parts[0]
+            if not key[-1]:
+                end = _numbers(array) + _END
+                front = front[: -len(end)] if bytes(front).endswith(end) else b""
+            if front:
+                if len(self._fronts) >= MAX_TEMPLATES:
+                    self._fronts.clear()
+                self._fronts[key] = bytes(front)
+        return encode(response, form)
+
+
 def _filled(like: InferBody, inputs: dict[str, Array]) -> InferBody:
     _, _, rows, key, outputs, parameters, form = like
     return InferBody("", inputs, rows, key, outputs, parameters, form)
@@ -187,3 +237,7 @@ def _stands_alone(before: bytes, behind: bytes) -> bool:
         return False
     entries = document["inputs"] if type(document) is dict else []
     return len(entries) == 1 and entries[0].get("data") == _MARKER
+
+
+def _numbers(array: Array) -> bytes:
+    return orjson.dumps(json_data(array), option=orjson.OPT_SERIALIZE_NUMPY)

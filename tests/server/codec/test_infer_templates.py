@@ -9,9 +9,12 @@ import pytest
 
 from schedulers.request import InferResponse
 from server.codec import json_infer
-from server.codec.answer_templates import MAX_TEMPLATES as MAX_ANSWERS
-from server.codec.answer_templates import AnswerTemplates
-from server.codec.body_templates import MAX_HEAD_BYTES, MAX_TEMPLATES, BodyTemplates
+from server.codec.infer_templates import (
+    MAX_HEAD_BYTES,
+    MAX_TEMPLATES,
+    AnswerTemplates,
+    BodyTemplates,
+)
 from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.errors import ServingError
 from support.json_infer import NUMERIC, response, signature, tensor
@@ -156,6 +159,6 @@ def test_words_among_the_numbers_of_an_answer_are_written_as_the_codec_does() ->
 
 def test_answers_are_bounded() -> None:
     templates = AnswerTemplates()
-    for size in range(1, MAX_ANSWERS + 2):
+    for size in range(1, MAX_TEMPLATES + 2):
         templates.encode(response(np.zeros(size, np.float32)), PLAIN)
     assert len(templates._fronts) == 1
