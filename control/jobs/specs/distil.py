@@ -17,6 +17,6 @@ class DistilSpec(TrainingSource, frozen=True, kw_only=True, tag_field="type", ta
     """
 
     teacher: Literal["version", "recipe"] = "version"
-    temperature: Annotated[float, Meta(gt=0, le=100)] = 4.0
+    temperature: Annotated[float, Meta(gt=0.0, le=100.0)] = 4.0
     hard: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
     epochs: Annotated[int, Meta(ge=1, le=10_000)] = 20

@@ -7,7 +7,7 @@ import msgspec
 from control.jobs.specs.quantise import BatchSizes
 from control.jobs.specs.source import JobSource
 
-Tolerance = Annotated[float, msgspec.Meta(ge=0)]
+Tolerance = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
 class OptimiseSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="optimise"):

@@ -37,11 +37,11 @@ class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="p
     """
 
     goal: Literal["throughput", "latency"] = "throughput"
-    latency_ms: Annotated[float, Meta(ge=0)] = 0.0
-    per_second: Annotated[float, Meta(ge=0)] = 0.0
+    latency_ms: Annotated[float, Meta(ge=0.0)] = 0.0
+    per_second: Annotated[float, Meta(ge=0.0)] = 0.0
     data: str = ""
     arrivals: Literal["clients", "sampled"] = "clients"
-    speed: Annotated[float, Meta(ge=0.01, le=1000)] = 1.0
+    speed: Annotated[float, Meta(ge=0.01, le=1000.0)] = 1.0
     concurrency: Annotated[int, Meta(ge=1, le=1024)] = 8
     rows: Annotated[int, Meta(ge=1, le=1024)] = 1
     instances: Counts = (1, 2, 4)
@@ -49,5 +49,5 @@ class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="p
     delays_us: Delays = (0, 500, 2000)
     threads: Counts = (1, 2)
     method: Literal["search", "grid"] = "search"
-    share: Annotated[float, Meta(gt=0, le=1)] = 0.15
-    seconds: Annotated[float, Meta(gt=0, le=600)] = 2.0
+    share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.15
+    seconds: Annotated[float, Meta(gt=0.0, le=600.0)] = 2.0

@@ -22,7 +22,7 @@ class PruneSpec(TrainingSource, frozen=True, kw_only=True, tag_field="type", tag
     """
 
     method: Literal["structured", "magnitude", "2:4"] = "structured"
-    amount: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    amount: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.5
     stages: Annotated[int, Meta(ge=1, le=20)] = 1
     across: bool = False
     round_to: Annotated[int, Meta(ge=1, le=256)] = 1

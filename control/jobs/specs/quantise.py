@@ -6,7 +6,7 @@ import msgspec
 
 from control.jobs.specs.source import JobSource
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 BatchSize = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 BatchSizes = Annotated[tuple[BatchSize, ...], msgspec.Meta(min_length=1, max_length=8)]
 
@@ -37,7 +37,7 @@ class QuantiseSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="
     data: str = ""
     method: Literal["auto", "static", "dynamic"] = "auto"
     calibration: Literal["minmax", "entropy", "percentile"] = "minmax"
-    percentile: Annotated[float, msgspec.Meta(gt=50, le=100)] = 99.99
+    percentile: Annotated[float, msgspec.Meta(gt=50.0, le=100.0)] = 99.99
     samples: Annotated[int, msgspec.Meta(ge=8, le=4096)] = 128
     per_channel: bool = True
     reduce_range: Literal["auto", "on", "off"] = "auto"

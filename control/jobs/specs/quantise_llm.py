@@ -33,5 +33,5 @@ class QuantiseLlmSpec(JobSource, frozen=True, kw_only=True, tag_field="type", ta
     samples: Annotated[int, Meta(ge=1, le=4096)] = 64
     length: Annotated[int, Meta(ge=16, le=8192)] = 512
     act_order: bool = True
-    damping: Annotated[float, Meta(gt=0, le=1)] = 0.01
-    floor: Annotated[float, Meta(ge=0)] = 10.0
+    damping: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.01
+    floor: Annotated[float, Meta(ge=0.0)] = 10.0

@@ -24,7 +24,7 @@ class TrainingSource(JobSource, frozen=True, kw_only=True):
     recipe: Annotated[str, Meta(min_length=1, max_length=200)] = "recipe.py"
     data: str = ""
     epochs: Annotated[int, Meta(ge=0, le=10_000)] = 5
-    learning_rate: Annotated[float, Meta(gt=0, le=10)] = 1e-3
+    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 1e-3
     floor: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
     batch: Annotated[int, Meta(ge=1, le=4096)] = 32
     rounds: Annotated[int, Meta(ge=3, le=1000)] = 30
