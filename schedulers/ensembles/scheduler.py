@@ -49,7 +49,7 @@ class EnsembleScheduler:
         self._running: dict[EnsembleProgress, None] = {}
         self._grouped = 0
         self._groups: dict[RequestGroup, int] = {}
-        self._gathering: dict[tuple[int, int, int], RequestGroup] = {}
+        self._gathering: dict[tuple[RequestPlan, int, int], RequestGroup] = {}
         self._starting: list[RequestGroup] = []
         self._accepting = True
         self._idle = asyncio.Event()
@@ -66,7 +66,7 @@ class EnsembleScheduler:
         ticket = Ticket(request)
         ticket.started_ns = time.monotonic_ns()
         if may_join(plan, request):
-            group = self._gathering.get((id(plan), request.priority, request.timeout_us))
+            group = self._gathering.get((plan, request.priority, request.timeout_us))
             if group in self._groups and group.rows + request.rows <= group.most_rows:
                 self._join(group, ticket)
                 return ticket
@@ -116,7 +116,7 @@ class EnsembleScheduler:
         if not self._starting:
             self._loop.call_soon(self._start_groups)
         self._starting.append(group)
-        self._gathering[id(plan), request.priority, request.timeout_us] = group
+        self._gathering[plan, request.priority, request.timeout_us] = group
         return group
 
     def _join(self, group: RequestGroup, ticket: Ticket) -> None:

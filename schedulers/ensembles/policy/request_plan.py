@@ -10,9 +10,9 @@ MOST_AT_A_TIME = 32
 """Elements of a list that a mapped step works on at a time, where the config sets no bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestPlan:
-    """The steps that a request runs, and who waits for which tensor.
+    """The steps that a request runs, and who waits for which tensor. Equal to itself alone.
 
     `readers`: tensor → steps whose inputs or condition it is; `producers` → steps that write it.
     `outputs`: what is answered. `level`: of the answer, see `CompiledStep.level`. `asked`: the

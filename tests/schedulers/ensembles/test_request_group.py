@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from itertools import pairwise
+from itertools import pairwise, permutations
+from random import Random
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from schedulers.batching import BatchScheduler
 from schedulers.counters import Counters
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
 from schedulers.ensembles.scheduler import EnsembleScheduler
-from schedulers.ensembles.served_ensemble import ServedEnsemble, find_all
+from schedulers.ensembles.served_ensemble import MOST_PLANS, ServedEnsemble, find_all
 from schedulers.errors import DeadlineExceeded, EnsembleFailed, QueueFull, ShutDown
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
@@ -172,3 +173,52 @@ async def test_closing_ends_the_requests_of_every_group() -> None:
         for ticket in asked:
             with pytest.raises(ShutDown):
                 await ticket.one()
+
+
+async def test_many_orders_of_outputs_in_one_turn_each_get_what_they_asked_for() -> None:
+    async with outputs_scene() as (scheduler, _):
+        orders = [order for count in (1, 2, 3, 4) for order in permutations("ABCD", count)]
+        assert len(orders) == MOST_PLANS
+        orders *= 6
+        Random(7).shuffle(orders)
+        orders += [tuple(one * 2) for one in orders]
+        asked = [scheduler.submit(request(requested_outputs=one)) for one in orders]
+        found = [tuple((await ticket.one()).outputs) for ticket in asked]
+        assert found == [tuple(dict.fromkeys(one)) for one in orders]
+
+
+async def test_a_reload_of_a_callee_in_the_same_turn_mixes_no_plans() -> None:
+    async with outputs_scene() as (scheduler, reload):
+        asked = []
+        for name in "ABCD" * 50:
+            asked.append((name, scheduler.submit(request(requested_outputs=(name,)))))
+            reload()
+        for name, ticket in asked:
+            assert list((await ticket.one()).outputs) == [name]
+
+
+@asynccontextmanager
+async def outputs_scene() -> AsyncIterator[tuple[EnsembleScheduler, Callable[[], None]]]:
+    """Of an ensemble with four outputs, a step for each; and what reloads its steps' model."""
+    echo = GatedEcho()
+    echo.gate.set()
+    queue, rules = BatchQueue(QueuePolicy(10**6)), MergeRules(max_rows=8)
+    model = BatchScheduler(queue, rules, [echo], Counters(), CoreTokens(2))
+    own = signature("m", {"X": "FP32 2"}, dict.fromkeys("ABCD", "FP32 2"))
+    one = signature("one", {"X": "FP32 2"}, {"X": "FP32 2"})
+    callers = {"one": (one, model)}
+    caller = SchedulerCaller(callers, groups=True)
+    graph = graph_of(own, *(("one", {"X": "X"}, {"X": name}) for name in "ABCD"))
+    compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
+    assert isinstance(compiled, CompiledEnsemble)
+    ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
+    scheduler = EnsembleScheduler(ensemble, caller, Counters(), 10**6)
+
+    def reload() -> None:
+        callers["one"] = (one._replace(version=callers["one"][0].version + 1), model)
+        assert ensemble.ready
+
+    async with asyncio.timeout(60):
+        yield scheduler, reload
+        await scheduler.close()
+        await model.close()
