@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import refuse
 from backends.errors import ExecutionFailed
+from backends.fixed_inputs import has_fixed_inputs
 from backends.reshape import input_changes, output_changes, reshaped
 from backends.seam import (
     Batch,
@@ -105,9 +106,9 @@ class IdentityInstance:
         self.cores = 0 if delay_s else 1
         self.ready = True
         self.changed: Callable[[], None] = lambda: None
-        self.loop_safe = not delay_s
-        self._delay_s = delay_s
         config = version.config
+        self.loop_safe = not delay_s and has_fixed_inputs(config)
+        self._delay_s = delay_s
         self.streams = config.model_transaction_policy.decoupled
         self._responses = _responses(version)
         self._pairs = tuple(
