@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backends.seam import Tensors
-from repository.config.tensors import Array
+from repository.config.tensors import Array, held_bytes
 from schedulers.request import InferRequest, InferResponse
 
 ENTRY_BYTES = 1024
 """What an entry costs beside its tensors' bytes: keys, array headers, dictionaries."""
-
-_ELEMENT_BYTES = 41
-"""What a BYTES element costs beside its text."""
 
 Key = bytes
 
@@ -111,7 +108,7 @@ def _update_strings(digest: Any, array: Array) -> None:
 def answer_of(response: InferResponse) -> CachedResponse:
     """What to keep of a response: copies, because its arrays may be views of a whole batch."""
     outputs = {name: _kept(array) for name, array in response.outputs.items()}
-    size_bytes = ENTRY_BYTES + sum(map(_size_bytes, outputs.values()))
+    size_bytes = ENTRY_BYTES + sum(map(held_bytes, outputs.values()))
     return CachedResponse(outputs, dict(response.parameters), size_bytes)
 
 
@@ -119,9 +116,3 @@ def _kept(array: Array) -> Array:
     copied = array.copy()
     copied.flags.writeable = False
     return copied
-
-
-def _size_bytes(array: Array) -> int:
-    if not array.dtype.hasobject:
-        return array.nbytes
-    return array.nbytes + sum(_ELEMENT_BYTES + len(text) for text in array.ravel().tolist())

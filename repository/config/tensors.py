@@ -50,3 +50,13 @@ DATA_TYPES: tuple[DataType, ...] = (
 BY_NAME: dict[str, DataType] = {row.name: row for row in DATA_TYPES}
 BY_CONFIG: dict[int, DataType] = {row.config: row for row in DATA_TYPES}
 BY_DTYPE: dict[np.dtype[Any], DataType] = {row.dtype: row for row in DATA_TYPES}
+
+ELEMENT_BYTES = 41
+"""What a BYTES element costs beside its text and its place in the array."""
+
+
+def held_bytes(array: Array) -> int:
+    """The memory that a tensor takes, with its texts."""
+    if not array.dtype.hasobject:
+        return array.nbytes
+    return array.nbytes + sum(ELEMENT_BYTES + len(text) for text in array.ravel().tolist())

@@ -208,7 +208,6 @@ class EnsembleProgress:
                 if response.outputs:
                     self._run.answered(call, response.outputs)
                     self._go_on()
-                hold.was_read(sum(array.nbytes for array in response.outputs.values()))
                 while not self._over and not self._may_read(hold, call):
                     room.clear()
                     with suppress(TimeoutError):
@@ -238,11 +237,12 @@ class EnsembleProgress:
         waiting = self._run.waiting_behind(number)
         verdict = hold.decide(waiting, self._progress, time.monotonic_ns())
         if verdict is HoldVerdict.FAIL:
+            model = call.step.step.model
             raise EnsembleFailed(
-                f"step {number} ('{call.step.step.model}') is read no further, because {waiting} "
-                f"calls of the steps behind it wait for their turn and none has ended for "
-                f"{STUCK_NS // 10**9} s; their models may wait for '{call.step.step.model}' in "
-                "turn: give it more instances, or raise max_inflight_requests"
+                f"step {number} ('{model}') is read no further, because {waiting.calls} calls of "
+                f"the steps behind it wait for their turn and none has ended for "
+                f"{STUCK_NS // 10**9} s; their models may wait for '{model}' in turn: give it more "
+                "instances, or raise max_inflight_requests"
             )
         return verdict is HoldVerdict.READ
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from repository.config.tensors import Array
+from repository.config.tensors import Array, held_bytes
 from schedulers.ensembles.policy.compile import CompiledStep
 from schedulers.ensembles.policy.request_plan import RequestPlan
 from schedulers.ensembles.policy.static_run import StaticRun
 from schedulers.ensembles.policy.step_call import NO_ANSWER, MappedItems, StepCall
+from schedulers.ensembles.policy.stream_hold import Backlog
 from schedulers.errors import EnsembleFailed
 
 MOST_ITEMS = 4096
@@ -26,7 +27,7 @@ MOST_ITEMS = 4096
 class Branch:
     """Tensors that belong together. `rows`: which of the rows of `above` it has, None for all.
     `level`: the step whose response it is, -1 for the request. `halves`: what it was split into.
-    `complete`: no further branch will come below."""
+    `complete`: no further branch will come below. `size_bytes`: of the tensors of a response."""
 
     __slots__ = (
         "above",
@@ -36,6 +37,7 @@ class Branch:
         "halves",
         "level",
         "rows",
+        "size_bytes",
         "skipped",
         "tensors",
     )
@@ -52,6 +54,12 @@ class Branch:
         self.complete = False
         self.done: set[int] = set()
         self.skipped: set[int] = set()
+        self.size_bytes = 0
+
+    def add(self, tensors: Mapping[str, Array]) -> None:
+        self.tensors.update(tensors)
+        if self.level >= 0:
+            self.size_bytes += sum(map(held_bytes, tensors.values()))
 
     def find(self, tensor: str) -> Array | None:
         """The tensor, here or above; with this branch's rows only."""
@@ -125,17 +133,19 @@ class EnsembleRun:
         self.inflight += len(calls)
         return calls
 
-    def waiting_behind(self, number: int) -> int:
+    def waiting_behind(self, number: int) -> Backlog:
         """Calls that could start but for the limits, of steps that run for each response of this
         decoupled one."""
-        by_number = self._plan.by_number
-        count = 0
+        calls, kept = 0, set[Branch]()
         for call in self._ready:
-            level = call.step.level
-            while level not in (number, -1):
-                level = by_number[level].level
-            count += level == number
-        return count
+            branch, inside = call.branch, []
+            while branch.level not in (number, -1):
+                inside.append(branch)
+                branch = branch.above
+            if branch.level == number:
+                calls += 1
+                kept.update(inside, (branch,))
+        return Backlog(calls, sum(branch.size_bytes for branch in kept))
 
     def answered(self, call: StepCall, outputs: Mapping[str, Array]) -> None:
         """One response of a call."""
@@ -150,12 +160,11 @@ class EnsembleRun:
         made = {pairs[given]: array for given, array in outputs.items() if given in pairs}
         branch = call.branch
         if call.step.decoupled:
-            branch = Branch(made, call.step.step.number, call.branch)
+            branch = Branch({}, call.step.step.number, call.branch)
             call.branch.below.append(branch)
             if branch.level == self._plan.level:
                 self._units.append(branch)
-        else:
-            branch.tensors.update(made)
+        branch.add(made)
         self._arrived(branch, made)
 
     def ended(self, call: StepCall) -> None:
@@ -332,7 +341,7 @@ class EnsembleRun:
             parts = [result[given] for result in items.results if given in result]
             if len(parts) == len(items.results):
                 made[tensor] = _joined(join, parts, call, given)
-        call.branch.tensors.update(made)
+        call.branch.add(made)
         self._arrived(call.branch, made)
 
     # answers

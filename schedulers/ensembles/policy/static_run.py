@@ -11,6 +11,7 @@ from typing import NamedTuple
 from repository.config.tensors import Array
 from schedulers.ensembles.policy.compile import CompiledStep
 from schedulers.ensembles.policy.step_call import NO_ANSWER, StepCall
+from schedulers.ensembles.policy.stream_hold import Backlog
 from schedulers.errors import EnsembleFailed
 
 
@@ -95,8 +96,8 @@ class StaticRun:
             self.inflight += len(ready)
         return ready
 
-    def waiting_behind(self, number: int) -> int:
-        return 0  # there are no limits, and nothing is decoupled
+    def waiting_behind(self, number: int) -> Backlog:
+        return Backlog(0, 0)  # there are no limits, and nothing is decoupled
 
     def answered(self, call: StepCall, outputs: Mapping[str, Array]) -> None:
         pairs, plan = call.step.step.outputs, self._plan

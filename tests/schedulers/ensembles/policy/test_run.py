@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repository.config.ensemble_graph import EnsembleGraph
-from repository.config.tensors import Array
+from repository.config.tensors import ELEMENT_BYTES, Array
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
 from schedulers.ensembles.policy.request_plan import RequestPlan, plan_for
 from schedulers.ensembles.policy.run import Branch, EnsembleRun, run_of
@@ -352,6 +352,26 @@ def test_a_branch_between_is_dropped_once_its_stream_has_ended(responses: int) -
             assert len(run.responses()) == 1
         run.ended(inner)
         assert kept(run.root) <= 2
+
+
+def test_what_waits_behind_a_stream_is_counted_with_its_bytes_until_it_leaves() -> None:
+    steps = ("many", {"i": "X"}, {"o": "t"}), ("made", {"i": "t"}, {"o": "u"})
+    graph = graph_of(OWN, *steps, ("last", {"i": "u", "x": "X"}, {"o": "Y"}), max_inflight=1)
+    last = signature("last", {"i": "FP32", "x": "FP32"}, {"o": "FP32"})
+    ensemble = compiled(graph, OWN, model("many", decoupled=True), model("made"), last)
+    run = EnsembleRun(plan_for(ensemble, ()), {"X": np.zeros((1, 1000), np.float32)})
+    (many,) = run.take()
+    for _ in range(3):
+        run.answered(many, {"o": np.zeros((1, 100), np.float32)})
+    assert run.waiting_behind(0) == (3, 3 * 400)
+    (first,) = run.take()
+    assert run.waiting_behind(0) == (2, 2 * 400)
+    run.answered(first, {"o": np.array([[b"abc"]], object)})
+    run.ended(first)
+    string_bytes = 8 + ELEMENT_BYTES + 3
+    assert run.waiting_behind(0) == (3, 3 * 400 + string_bytes)
+    assert len(run.take()) == 2
+    assert run.waiting_behind(0) == (1, 400)
 
 
 def test_what_is_left_out_is_told_with_its_rows() -> None:
