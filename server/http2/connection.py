@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import cast
 
+from server.buffers import BufferAccount
 from server.http2.limits import GrpcLimits
 from server.http2.sender import WRITE_BYTES, Sender
 from server.http2.session import CONNECTION_WINDOW, Http2Session
@@ -62,7 +63,13 @@ _log = logging.getLogger(__name__)
 
 class Http2Connection(asyncio.Protocol):
     """One client. `on_here(self)` is called when it is connected (TLS included), `on_gone(self)`
-    when the socket is closed. `account`: what it may hold of the budget of `limits`."""
+    when the socket is closed. Holds nothing of the budget of `limits` before it is connected: of a
+    handshake that fails, uvloop tells nobody."""
+
+    _account: BufferAccount
+    _sender: Sender
+    _session: Http2Session
+    _timeouts: StreamTimeouts
 
     def __init__(
         self,
@@ -72,18 +79,14 @@ class Http2Connection(asyncio.Protocol):
         limits: GrpcLimits,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._service = service
         self._on_here = on_here
         self._on_gone = on_gone
+        self._limits = limits
         self._stall_s = limits.send_timeout_s
         self._activity = limits.activity
         self._splitter = Splitter()
-        self._account = limits.budget.open()
         self._held_by_socket = 0
-        self._sender = Sender(self._loop, self._account)
-        self._session = Http2Session(
-            service, self._sender, self._loop.time, self._close_if_drained, self._echoed
-        )
-        self._timeouts = StreamTimeouts(self._loop, limits, self._session, self._sender, self.abort)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -93,6 +96,7 @@ class Http2Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._begin()
         self._transport = self._sender.transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._on_here(self)
@@ -108,6 +112,15 @@ class Http2Connection(asyncio.Protocol):
         self._start_timer(GREETING_S, self._give_up_on_silence)
         self._timeouts.start()
         self._sender.control(_OFFERED, window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW))
+
+    def _begin(self) -> None:
+        loop, limits = self._loop, self._limits
+        self._account = limits.budget.open()
+        self._sender = Sender(loop, self._account)
+        self._session = Http2Session(
+            self._service, self._sender, loop.time, self._close_if_drained, self._echoed
+        )
+        self._timeouts = StreamTimeouts(loop, limits, self._session, self._sender, self.abort)
 
     def data_received(self, data: bytes) -> None:
         if self._closing:

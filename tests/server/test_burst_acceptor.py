@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from server.listen_address import ListenAddress, open_place
-from support.tls import make_certificates
+from support.tls import make_certificates, server_context
 
 CLIENTS = 200
 
@@ -62,8 +62,7 @@ def test_clients_that_break_off_their_handshake_leave_the_others_theirs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificates = make_certificates(tmp_path)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificates.server, certificates.server_key)
+    tls = server_context(certificates)
     trusting = ssl.create_default_context(cafile=str(certificates.authority))
     trusting.check_hostname = False
 

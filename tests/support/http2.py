@@ -6,6 +6,7 @@ the test's own thread.
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -142,7 +143,10 @@ class Served:
 
 @contextmanager
 def serving(
-    loop: str = "uvloop", limits: GrpcLimits | None = None, clean: bool = True
+    loop: str = "uvloop",
+    limits: GrpcLimits | None = None,
+    clean: bool = True,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Served]:
     """An open port; with `clean`, nothing may have gone wrong on its loop in the end."""
     opened: list[Served] = []
@@ -150,7 +154,7 @@ def serving(
 
     async def main() -> None:
         served = Served(asyncio.get_running_loop())
-        place = ListenAddress("127.0.0.1", 0)
+        place = ListenAddress("127.0.0.1", 0, tls)
         served.listener = await listen(served.methods(), place, limits or unbounded(LIMIT))
         opened.append(served)
         up.set()

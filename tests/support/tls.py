@@ -1,5 +1,6 @@
 """Certificates for tests, made by the openssl command: an authority, a server, two clients."""
 
+import ssl
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,13 @@ def make_certificates(folder: Path) -> Certificates:
         *_signed(folder, "client", authority, authority_key),
         *_signed(folder, "stranger", other, other_key),
     )
+
+
+def server_context(certificates: Certificates) -> ssl.SSLContext:
+    """What a listener serves TLS with."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    return context
 
 
 def _authority(folder: Path, name: str) -> tuple[Path, Path]:

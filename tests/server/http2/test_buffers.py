@@ -3,6 +3,7 @@
 import random
 import threading
 import zlib
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from server.http2.stream_capacity import FREE_STREAMS, STREAM_BYTES
 from server.http2.wire import frames
 from server.http2.wire.frames import ErrorCode, rst_stream, window_update
 from support.http2 import POST, Raw, Served, ask, data, message, serving, to, works
+from support.tls import make_certificates, server_context
 
 MIB = 2**20
 BUDGET = 64 * MIB
@@ -43,6 +45,18 @@ def nothing_is_held(server: Served, connections: int = 0) -> None:
 
 def prefix(size: int) -> bytes:
     return b"\0" + size.to_bytes(4, "big")
+
+
+def test_a_handshake_that_fails_holds_nothing(tmp_path):
+    tls = server_context(make_certificates(tmp_path))
+    with serving(limits=limits(), tls=tls) as server, ExitStack() as stack:
+        clients = [stack.enter_context(Raw(server.port, greet=False)).socket for _ in range(20)]
+        for client in clients:
+            client.sendall(b"no handshake\r\n")
+        for client in clients:
+            while client.recv(4096):
+                pass
+        assert held(server) == 0
 
 
 @pytest.mark.parametrize("path", ["/t/Echo", "/t/Talk"])
