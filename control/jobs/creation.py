@@ -67,10 +67,13 @@ def retry(tx: Transaction, job_id: str, rights: JobRights) -> JobView:
     """`service.retry` by somebody who might make such a job now: whoever made it may have had more
     rights, and what it works on more trust.
 
-    Raises Invalid, NotFound, NotAllowed, Conflict, TooMany.
+    Raises Invalid, NotFound (also for a profile whose sampled requests are gone), NotAllowed,
+    Conflict, TooMany.
     """
     spec = read_spec(service.get_job(tx.session, job_id).spec)
     _checked_source(tx, spec, rights)
+    if isinstance(spec, ProfileSpec) and spec.data == SAMPLED:
+        service.get_traffic(tx.session, job_id)
     return service.retry(tx, job_id)
 
 

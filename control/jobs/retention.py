@@ -1,4 +1,5 @@
-"""How long jobs that have ended are listed; what made a version is kept with it."""
+"""How long jobs that have ended are listed, and sampled requests of profiles are kept; what made a
+version is kept with it."""
 
 from datetime import timedelta
 
@@ -14,6 +15,9 @@ KEEP_JOBS = 10_000
 """A job is forgotten once it has ended longer ago than this, or so many later ones have."""
 
 FORGET_AT_ONCE = 1_000
+
+KEEP_TRAFFIC = timedelta(days=1)
+"""After a job was made: time to run it, and to try it again."""
 
 
 def source_text(job_id: str) -> str:
@@ -37,6 +41,16 @@ def forget_jobs(tx: Transaction, keep_jobs: int = KEEP_JOBS) -> int:
         ):
             tx.session.execute(gone, execution_options={"synchronize_session": False})
     return len(ids)
+
+
+def forget_traffic(tx: Transaction) -> None:
+    """Remove the sampled requests of jobs that were made longer than KEEP_TRAFFIC ago, whatever
+    became of the jobs."""
+    old = select(Job.id).where(Job.created_at <= tx.now - KEEP_TRAFFIC)
+    tx.session.execute(
+        delete(JobTraffic).where(JobTraffic.job_id.in_(old)),
+        execution_options={"synchronize_session": False},
+    )
 
 
 def _made_a_version() -> ColumnElement[bool]:

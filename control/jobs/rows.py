@@ -11,7 +11,7 @@ from control.errors import Conflict, NotFound
 from control.jobs.pipeline_rows import follow_job
 from control.jobs.policy.limits import JobCost, JobLimits, usual_limits
 from control.jobs.policy.states import ENDS, JobState, may_follow
-from control.jobs.tables import Job
+from control.jobs.tables import Job, JobTraffic
 from control.jobs.views import JobResultView, JobSourceView, JobView, SourceFolder
 from control.sql.database import Actor, Transaction
 from control.tables import Event
@@ -49,6 +49,8 @@ def step(tx: Transaction, row: Job, state: JobState, reason: str = "") -> None:
     if state != JobState.RUNNING:
         row.owner, row.lease_until = "", None
     row.finished_at = tx.now if state in ENDS else None
+    if state == JobState.DONE:
+        tx.session.execute(delete(JobTraffic).where(JobTraffic.job_id == row.id))
     after = {"state": str(state)} | ({"reason": row.reason} if reason else {})
     tx.changed(f"job.{state}", subject(row), before, after, **facts(row))
     follow_job(tx, row)

@@ -24,7 +24,7 @@ from control.jobs.policy.states import ENDS, UNFINISHED, JobState
 from control.jobs.report import Report
 from control.jobs.spec import JOB_TYPES, JobSpec
 from control.jobs.tables import Job, JobOutput, JobReportRow, JobTraffic
-from control.jobs.traffic import Traffic, encode_traffic
+from control.jobs.traffic import MOST_TOTAL_BYTES, Traffic, encode_traffic
 from control.jobs.views import JobLog, JobView, SourceFolder
 from control.paging import SortOrder
 from control.sql.database import Transaction
@@ -81,7 +81,7 @@ def enqueue(
     tx.session.flush()
     tx.session.add(JobOutput(job_id=row.id, log="", points=b"[]"))
     if terms.traffic:
-        tx.session.add(JobTraffic(job_id=row.id, payload=encode_traffic(terms.traffic)))
+        _keep_traffic(tx, row.id, encode_traffic(terms.traffic))
     tx.changed("job.queued", rows.subject(row), None, {"spec": row.spec}, **rows.facts(row))
     return rows.view(row)
 
@@ -205,16 +205,32 @@ def get_report(session: Session, job_id: str) -> Report:
 
 
 def get_traffic(session: Session, job_id: str) -> bytes:
-    """What a profile sends again, as JSON. Raises NotFound for a job that has none."""
+    """What a profile sends again, as `traffic.decode_traffic` reads it. Raises NotFound for a job
+    that has none any more."""
     row = session.get(JobTraffic, job_id)
     if row is None:
-        raise NotFound(f"the job '{job_id:.80}' has no sampled requests")
+        raise NotFound(
+            f"the sampled requests of the job '{job_id:.80}' are gone: they are kept for a day at "
+            "most, and until the job is done; sample requests and ask for another profile"
+        )
     return row.payload
 
 
 def type_of(spec: JobSpec) -> str:
     """The job's type, such as "quantise"."""
     return str(spec.__struct_config__.tag)
+
+
+def _keep_traffic(tx: Transaction, job_id: str, payload: bytes) -> None:
+    """Raises TooMany."""
+    kept = tx.session.scalar(select(func.sum(func.length(JobTraffic.payload)))) or 0
+    if kept + len(payload) > MOST_TOTAL_BYTES:
+        raise TooMany(
+            f"jobs keep {kept / 2**20:.1f} MiB of sampled requests, and all may keep "
+            f"{MOST_TOTAL_BYTES >> 20} MiB; they go when their jobs are done, and after a day",
+            _AGAIN_S,
+        )
+    tx.session.add(JobTraffic(job_id=job_id, payload=payload))
 
 
 def _check_room(tx: Transaction, principal: str, rules: AdmissionRules) -> None:

@@ -99,7 +99,8 @@ class JobOutput(Table):
 
 
 class JobTraffic(Table):
-    """The requests that a profile sends again: `payload` is JSON of `control.jobs.traffic`."""
+    """The requests that a profile sends again: `payload` is what `control.jobs.traffic`
+    encodes. It goes when the job is done, and after a day."""
 
     __tablename__ = "job_traffic"
     job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)

@@ -10,8 +10,12 @@ SAMPLED = "sampled"
 """What a spec says as its data for requests that were sampled."""
 
 LEAST_REQUESTS = 20
+_HEAD_BYTES = 5
 MOST_BYTES = 4 << 20
 """Of a job's traffic, encoded; the newest requests are kept."""
+
+MOST_TOTAL_BYTES = 64 << 20
+"""Of the traffic of all jobs; more is refused."""
 
 
 class TrafficTensor(msgspec.Struct, frozen=True):
@@ -38,17 +42,17 @@ Traffic = tuple[TrafficRequest, ...]
 
 
 def encode_traffic(traffic: Traffic) -> bytes:
-    """JSON of the newest requests that fit into MOST_BYTES."""
-    encoded = [msgspec.json.encode(one) for one in traffic]
-    total = 2
+    """MessagePack of the newest requests that fit into MOST_BYTES. JSON has no NaN or infinity."""
+    encoded = [msgspec.msgpack.encode(one) for one in traffic]
+    total = _HEAD_BYTES
     for count, one in enumerate(reversed(encoded)):
-        total += len(one) + 1
+        total += len(one)
         if total > MOST_BYTES:
             encoded = encoded[len(encoded) - count :]
             break
-    return b"[" + b",".join(encoded) + b"]"
+    return msgspec.msgpack.encode([msgspec.Raw(one) for one in encoded])
 
 
 def decode_traffic(payload: bytes) -> Traffic:
-    """Raises msgspec.ValidationError."""
-    return msgspec.json.decode(payload, type=Traffic)
+    """Raises msgspec.DecodeError."""
+    return msgspec.msgpack.decode(payload, type=Traffic)

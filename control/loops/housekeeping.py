@@ -22,7 +22,7 @@ from control.events import history
 from control.experiments.records.feedback import forget_waiting
 from control.experiments.records.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
-from control.jobs.retention import forget_jobs
+from control.jobs.retention import forget_jobs, forget_traffic
 from control.notifications.deliveries import forget_deliveries
 from control.notifications.mutes import forget_mutes
 from control.pipelines.retention import forget_pipelines
@@ -129,6 +129,7 @@ def sweep(
         forget_deliveries(tx)
         forget_mutes(tx)
         forget_jobs(tx)
+        forget_traffic(tx)
         forget_pipelines(tx)
         pushes.forget(tx)
         deployment.forget_snapshots(tx)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from control.errors import DatabaseGone, LostLease
+from control.errors import DatabaseGone, LostLease, NotFound
 from control.jobs import folders as job_folders
 from control.jobs.claims import (
     AttemptCancelled,
@@ -186,8 +186,11 @@ class Attempt:
         if not named:
             return ""
         if isinstance(claim.spec, ProfileSpec) and named == SAMPLED:
-            with context.database.reading() as session:
-                folders.traffic.write_bytes(get_traffic(session, claim.id))
+            try:
+                with context.database.reading() as session:
+                    folders.traffic.write_bytes(get_traffic(session, claim.id))
+            except NotFound as error:
+                raise CannotRead(str(error)) from error
             return str(folders.traffic)
         source = claim.sources.get(FILES, claim.sources[SOURCE])
         model = model_folder(context.store, source)

@@ -47,7 +47,7 @@ class AttemptFolders(NamedTuple):
 
     @property
     def traffic(self) -> Path:
-        return self.root / "traffic.json"
+        return self.root / "traffic.msgpack"
 
     def make(self) -> None:
         """Raises OSError."""

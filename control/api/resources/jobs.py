@@ -68,7 +68,7 @@ async def create_(call: AuthorizedCall) -> EndpointResult:
 async def _traffic(call: AuthorizedCall, spec: Mapping[str, Any]) -> Traffic:
     """What a profile sends again, of the requests that this server's gateway has sampled."""
     model = spec.get("model")
-    if spec.get("data") != SAMPLED or not isinstance(model, str):
+    if spec.get("type") != "profile" or spec.get("data") != SAMPLED or not isinstance(model, str):
         return ()
     call.require(Action.OPERATE, model)
     answered = await call.services.ask_gateway(SamplesQuery(model, "", MOST_REQUESTS))

@@ -19,7 +19,8 @@ class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="p
     latency_ms: for "throughput", the most that the 99th percentile may be; 0 for any.
     per_second: for "latency", the least requests a second; 0 for any rate.
     data: an .npz with an array for each input, rows in front; "sampled" sends requests again that
-        the server has sampled; "" sends zeros and small random numbers, which every open
+        the server has sampled, which the database keeps until the job is done, for a day at most;
+        "" sends zeros and small random numbers, which every open
         dimension but the batch forbids.
     arrivals: "clients" send their next requests when they have their answers; "sampled": requests
         come as the sampled ones did, whatever answers there are, which takes `data` "sampled" and

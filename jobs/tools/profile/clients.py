@@ -14,6 +14,7 @@ class ClientLoad(NamedTuple):
     """What clients saw in `seconds`: latencies of answers that came within, and errors.
 
     answers: all of them, those before and after the measured time too.
+    missed: requests that were due and not sent, because answers came too late.
     """
 
     seconds: float
@@ -21,6 +22,7 @@ class ClientLoad(NamedTuple):
     errors: int
     reason: str
     answers: int
+    missed: int = 0
 
 
 def fire(socket: str, requests: Sequence[bytes], concurrency: int, seconds: float) -> ClientLoad:

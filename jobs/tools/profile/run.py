@@ -12,6 +12,7 @@ from jobs.tools.measure.machine import cpu_name
 from jobs.tools.profile.changed_config import as_text, changed, measured
 from jobs.tools.profile.clients import ClientLoad, fire, percentile
 from jobs.tools.profile.replay import replay
+from jobs.tools.profile.report_warnings import warnings_of
 from jobs.tools.profile.requests import make_requests
 from jobs.tools.profile.sampled import TrialRequests, sampled_requests
 from jobs.tools.profile.search import Search
@@ -105,6 +106,8 @@ class _Trials:
         if isinstance(sample, str):
             self._work.note(f"{_words(settings)}: {sample}")
             return float("-inf")
+        if sample.missed:
+            self._work.note(f"{_words(settings)}: {sample.missed} requests could not be sent")
         self.found[settings] = sample
         self._work.point("requests a second", self.count, sample.per_second)
         self._work.point("99th percentile, ms", self.count, sample.p99_ms)
@@ -133,7 +136,7 @@ class _Trials:
         times = sorted(load.latencies_ms)
         return TrialMeasurement(
             len(times) / load.seconds, percentile(times, 50), percentile(times, 99), 0,
-            self._server.memory(), 1e3 * spent / load.answers,
+            self._server.memory(), 1e3 * spent / load.answers, load.missed,
         )  # fmt: skip
 
     def _load(self) -> ClientLoad:
@@ -149,7 +152,8 @@ class _Trials:
         if isinstance(second, str):
             return first
         means = [(one + other) / 2 for one, other in zip(first, second, strict=True)]
-        return TrialMeasurement(means[0], means[1], means[2], 0, int(means[4]), means[5])
+        missed = max(first.missed, second.missed)
+        return TrialMeasurement(means[0], means[1], means[2], 0, int(means[4]), means[5], missed)
 
     def _report(
         self, best: TrialSettings, before: TrialMeasurement, after: TrialMeasurement
@@ -161,7 +165,7 @@ class _Trials:
             title=f"Profile {self._spec.model}",
             verdict="advice",
             reasons=(_reason(self._spec, best, after, worse=worse, missed=missed),),
-            warnings=_warnings(self._work, self._requests),
+            warnings=warnings_of(self._spec, self._requests, has_data=bool(task.data)),
             figures=_figures(before, after),
             tables=(_table(self.found),),
             plots=(_plot(self.found, before),),
@@ -180,6 +184,11 @@ def _reason(
         f"{_words(best)}: {after.per_second:.1f} requests a second, 99th percentile "
         f"{after.p99_ms:.2f} ms"
     )
+    if after.missed:
+        return (
+            f"no choice of settings keeps up with the requests that come; the nearest is {found}, "
+            f"and {after.missed} requests could not be sent"
+        )
     if missed:
         bound = (
             f"{spec.latency_ms:g} ms"
@@ -190,23 +199,6 @@ def _reason(
     if worse:
         return f"the settings in force are as good as any tried; the best of these is {found}"
     return f"best is {found}"
-
-
-def _warnings(work: Work, sent: TrialRequests) -> tuple[str, ...]:
-    shared = (
-        "clients and server shared this machine's cores, and other work on it shows in every "
-        "number: compare settings with each other, not with another machine"
-    )
-    if not work.task.data:
-        return shared, "requests were made up, not read from a data file"
-    if not sent.drawn:
-        return (shared,)
-    drawn = (
-        f"{sent.drawn} of {len(sent.requests)} sampled requests were sent with values drawn from "
-        "their statistics: samples keep the first 64 values of a tensor, and these only where "
-        "sampling was switched on with values"
-    )
-    return shared, drawn
 
 
 def _figures(before: TrialMeasurement, after: TrialMeasurement) -> tuple[Figure, ...]:
@@ -271,7 +263,7 @@ def _requests(work: Work, spec: ProfileSpec, config: pb.ModelConfig) -> TrialReq
     if spec.data == SAMPLED:
         return sampled_requests(config, task.data, task.seed)
     made = make_requests(config, spec.rows, task.data, task.seed)
-    return TrialRequests(made, [], spec.rows, 0)
+    return TrialRequests(made, [], spec.rows)
 
 
 def _refuse_arrivals(spec: ProfileSpec) -> None:

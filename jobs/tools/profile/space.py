@@ -21,6 +21,7 @@ class TrialMeasurement(NamedTuple):
 
     cpu_ms: processor time of the server for each answer, which other work on the machine changes
         little; it decides nothing.
+    missed: requests that were due and not sent, because answers came too late.
     """
 
     per_second: float
@@ -29,6 +30,7 @@ class TrialMeasurement(NamedTuple):
     errors: int
     memory: int
     cpu_ms: float = 0.0
+    missed: int = 0
 
 
 def grid(spec: ProfileSpec, *, batches: bool, threads: bool, rows: int = 1) -> list[TrialSettings]:
@@ -46,9 +48,12 @@ def grid(spec: ProfileSpec, *, batches: bool, threads: bool, rows: int = 1) -> l
 
 
 def score(spec: ProfileSpec, sample: TrialMeasurement) -> float:
-    """Larger is better; below zero where the bound is missed, by how many times."""
+    """Larger is better; below zero where the bound is missed, by how many times, and where requests
+    were not sent."""
     if sample.errors or not sample.per_second:
         return float("-inf")
+    if sample.missed:
+        return -1.0 - sample.missed
     if spec.goal == "throughput":
         missed = spec.latency_ms and sample.p99_ms > spec.latency_ms
         return -sample.p99_ms / spec.latency_ms if missed else sample.per_second

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
+from sqlalchemy import select
 
 from control.jobs import service
+from control.jobs.tables import JobTraffic
 from control.jobs.traffic import decode_traffic
 from control.sql.database import Database
 from support.admin import basic
@@ -162,9 +164,13 @@ def test_a_profile_takes_the_requests_that_were_sampled(y: Yard) -> None:
         infer(y, "traffic", [float(number), 7.0])
     status, made = y.api("POST", "/jobs", given)
     assert status == 202, made
+    other = {"spec": {**spec, "type": "quantise"}, "queue": "nobody"}
+    status, quantised = y.api("POST", "/jobs", other)
+    assert status == 202, quantised
     database = Database(f"sqlite:///{y.state / 'modelyard.db'}")
     with database.reading() as session:
         kept = decode_traffic(service.get_traffic(session, made["id"]))
+        assert session.scalars(select(JobTraffic.job_id)).all() == [made["id"]]
     database.close()
     assert [one.inputs[0].values for one in kept[-20:]] == [(n, 7.0) for n in range(20)]
     assert [one.at_s for one in kept] == sorted(one.at_s for one in kept)

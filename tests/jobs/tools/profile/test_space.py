@@ -47,6 +47,12 @@ def test_for_latency_the_rate_is_the_bound() -> None:
     assert score(spec, sample(40, 1)) < 0
 
 
+def test_settings_under_which_requests_could_not_be_sent_are_worse_the_more_they_were() -> None:
+    spec = ProfileSpec(model="m", goal="latency")
+    few, many = (sample(60, 1)._replace(missed=missed) for missed in (1, 9))
+    assert score(spec, sample(1, 900)) > 0 > score(spec, few) > score(spec, many)
+
+
 def test_the_front_is_what_no_other_beats_in_both() -> None:
     assert pareto([sample(10, 5), sample(20, 9), sample(8, 6), sample(20, 10)]) == [0, 1]
 
@@ -58,8 +64,8 @@ def test_a_search_measures_no_more_than_its_share(combinations: int) -> None:
     assert measurements(ProfileSpec(model="m", method="grid"), combinations, 2) == combinations
 
 
-@pytest.mark.parametrize("best", [(2, 32, 0, 1), (4, 16, 0, 1), (1, 16, 500, 1), (1, 32, 0, 2)])
-def test_a_search_climbs_to_a_best_that_is_two_steps_away_in_seven(
+@pytest.mark.parametrize("best", [(4, 32, 0, 2), (4, 16, 0, 1), (1, 16, 500, 1), (1, 32, 0, 2)])
+def test_a_search_climbs_to_a_best_that_is_two_or_three_steps_away_in_seven(
     best: tuple[int, ...],
 ) -> None:
     every = grid(ProfileSpec(model="m"), batches=True, threads=True)
@@ -68,7 +74,7 @@ def test_a_search_climbs_to_a_best_that_is_two_steps_away_in_seven(
         assert settings not in search.scores
         search.tell(settings, -_steps(every, settings, TrialSettings(*best)))
     assert len(search.scores) == 7
-    assert _steps(every, search.best(1)[0], TrialSettings(*best)) <= 1
+    assert search.best(1) == [TrialSettings(*best)]
 
 
 def test_all_are_tried_where_so_many_may_be() -> None:
