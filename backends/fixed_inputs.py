@@ -29,4 +29,5 @@ def has_fixed_inputs(config: ModelConfig) -> bool:
         return False
     sizes = (prod(tensor.dims) * BY_CONFIG[tensor.data_type].itemsize for tensor in tensors)
     row: int = sum(sizes)
-    return row * max(config.max_batch_size, 1) <= MOST_BYTES
+    rows: int = max(config.max_batch_size, 1)
+    return row * rows <= MOST_BYTES

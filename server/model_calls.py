@@ -20,6 +20,7 @@ from server.codec.output_format import InferBody
 from server.dataplane import DataPlane, require_ready
 from server.errors import ServingError
 from server.group_calls import served_group
+from server.history.history import LONGEST_ID
 from server.inference import Inference
 from server.request_ids import next_number
 from server.routing.routing import text_of
@@ -143,7 +144,7 @@ def _submit_to(dataplane: DataPlane, served: ServedVersion, call: ModelCall) -> 
             call.number or next_number(),
             call.part,
             "",
-            call.client_id or call.id,
+            (call.client_id or call.id)[:LONGEST_ID],
             call.context,
         )
         return dataplane.schedule_inside(served, request)

@@ -24,7 +24,7 @@ KEEP_S = 900
 MOST_ROWS = 500
 LONGEST_ERROR, LONGEST_NAME = 200, 255
 LONGEST_ID = 128
-"""Of a client, whoever hands in a request cuts it to that: what waits is bounded, too."""
+"""Of a client; whoever hands in a request cuts it to that, and so does what waits here."""
 MOST_WAITING = 512
 """Requests that have ended and of which no records are made yet, which takes 0.4 ms for so many."""
 
@@ -72,7 +72,7 @@ class RequestHistory:
             _now_ns(),
             None if error is None else _outcome(error),
             reply.instance,  # type: ignore[attr-defined]
-            request.client_id,
+            request.client_id[:LONGEST_ID],
         )
         if len(self._waiting) >= _MOST_VALUES:
             self._record()
@@ -91,7 +91,7 @@ class RequestHistory:
             now_ns,
             (_REFUSED, client_text(error)[:LONGEST_ERROR]),
             NOT_EXECUTED,
-            inference.client_id,
+            inference.client_id[:LONGEST_ID],
         )
         if len(self._waiting) >= _MOST_VALUES:
             self._record()
@@ -116,7 +116,7 @@ class RequestHistory:
                 now_ns,
                 _outcome(result) if isinstance(result, Exception) else common,
                 reply.instance,
-                caused.client_id,
+                caused.client_id[:LONGEST_ID],
             )
         if len(self._waiting) >= _MOST_VALUES:
             self._record()

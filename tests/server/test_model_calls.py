@@ -21,6 +21,7 @@ from schedulers.errors import Cancelled, DeadlineExceeded, QueueFull
 from schedulers.request import CallContext, InferRequest, Sequence
 from server.dataplane import DataPlane
 from server.errors import Forbidden, InvalidRequest, NotReady, UnknownModel
+from server.history.history import LONGEST_ID
 from server.model_calls import DataPlaneCaller
 from server.process.lifecycle import Lifecycle
 from server.settings.trace_config import TraceConfig
@@ -90,6 +91,15 @@ def test_a_call_is_answered_by_the_same_arrays_counted_and_kept_in_the_history()
         (row,) = scene.dataplane.history.answer(RequestsQuery()).items
         assert (row.model, row.outcome, row.client_id) == ("identity", "ok", "mine")
         assert row.id.endswith(f"-{77:x}")
+
+    play(act)
+
+
+def test_a_long_id_that_a_script_gives_its_call_is_cut_for_the_history() -> None:
+    async def act(scene: Scene) -> None:
+        reply = scene.call(outer=scene.outer(id="x" * 10_000))
+        assert reply.request.client_id == "x" * LONGEST_ID
+        assert (await reply.one()).id == "x" * 10_000
 
     play(act)
 

@@ -13,7 +13,7 @@ from schedulers.request import InferRequest
 from schedulers.request_groups import GroupMember, GroupTicket
 from server.errors import UnknownModel
 from server.history import history as module
-from server.history.history import MOST_WAITING, RequestHistory
+from server.history.history import LONGEST_ID, MOST_WAITING, RequestHistory
 from server.inference import Inference
 from server.request_ids import id_text
 
@@ -75,6 +75,25 @@ def test_each_request_of_a_group_is_told_by_its_own_number_and_end() -> None:
     assert [told[one].outcome for one in ("c1", "c2", "c3")] == ["ok", "failed", "cancelled"]
     assert [told[one].instance for one in ("c1", "c2", "c3")] == [3, 3, None]
     assert told["c2"].error == "no luck"
+
+
+@pytest.mark.parametrize("way", ["ended", "group", "refused"])
+def test_an_id_of_any_length_is_cut_before_it_waits(way: str) -> None:
+    history, long = RequestHistory(), "x" * 10_000
+    if way == "refused":
+        inference = Inference("digits", "", None, time.monotonic_ns(), 0, 7)
+        inference.client_id = long
+        history.refused(inference, 0, UnknownModel("no"))
+    elif way == "ended":
+        ended(history, 7, client_id=long)
+    else:
+        asked = InferRequest("m", 1, {}, 1, None, time.monotonic_ns(), client_id=long)
+        group = GroupTicket(asked, [GroupMember(Ticket(asked), 0, {}, 1, ())])
+        group.recorder = history.group_ended
+        group.finish([{}])
+    assert max(len(one) for one in history._waiting if isinstance(one, str)) == LONGEST_ID
+    (one,) = found(history)
+    assert one.client_id == "x" * LONGEST_ID
 
 
 def test_each_way_to_end_has_its_word() -> None:
