@@ -8,7 +8,7 @@ what was read, and waits for a reader that is slower.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from schedulers.errors import Cancelled, SchedulingError
 from schedulers.request import InferResponse
@@ -26,6 +26,14 @@ class ReplyListener(Protocol):
 
     def cancel(self) -> None:
         """Nobody reads any more."""
+
+
+@runtime_checkable
+class ReplyCarrier(ReplyListener, Protocol):
+    """A listener that has others work on the request, as an ensemble its steps."""
+
+    def executing(self) -> bool:
+        """Whether any of them does now, and they do not all wait in queues."""
 
 
 class Reply:
@@ -134,6 +142,13 @@ class Reply:
             self.watcher = watcher
         else:
             self.watcher = _both(before, watcher)
+
+    @property
+    def executing(self) -> bool:
+        """Of one that has not ended: whether its request does not only wait in a queue."""
+        if isinstance(self.source, ReplyCarrier):
+            return self.source.executing()
+        return self.started_ns > 0
 
     @property
     def unread(self) -> InferResponse | None:

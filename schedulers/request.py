@@ -34,11 +34,12 @@ class CallRoot:
 
     `arms`: what answers for a route, by its name, picked by the first call that named it.
     `versions`: those that are kept until the request ends, by public name and version text ("" for
-    any).
+    any). `script_calls`: the replies of calls for which models that execute wait.
     """
 
     arms: dict[str, Any] = field(default_factory=dict)
     versions: dict[tuple[str, str], VersionHold] = field(default_factory=dict)
+    script_calls: dict[Any, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

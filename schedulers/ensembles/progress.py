@@ -29,7 +29,7 @@ Ended = Callable[["EnsembleProgress", Exception | None], None]
 
 
 class EnsembleProgress:
-    """One request: also the listener of its reply. `queue_ns`: spent in its steps' queues."""
+    """One request: also the `ReplyCarrier` of its reply. `queue_ns`: spent in its steps' queues."""
 
     __slots__ = (
         "_again",
@@ -233,18 +233,28 @@ class EnsembleProgress:
         if self._unread >= MOST_UNREAD:
             hold.excuse()
             return False
-        number = call.step.step.number
+        number, now_ns = call.step.step.number, time.monotonic_ns()
         waiting = self._run.waiting_behind(number)
-        verdict = hold.decide(waiting, self._progress, time.monotonic_ns())
-        if verdict is HoldVerdict.FAIL:
+        verdict = hold.decide(waiting, self._progress, now_ns)
+        if verdict is HoldVerdict.FULL and hold.is_stuck(self._executing_behind(number), now_ns):
             model = call.step.step.model
             raise EnsembleFailed(
                 f"step {number} ('{model}') is read no further, because {waiting.calls} calls of "
-                f"the steps behind it wait for their turn and none has ended for "
-                f"{STUCK_NS // 10**9} s; their models may wait for '{model}' in turn: give it more "
-                "instances, or raise max_inflight_requests"
+                f"the steps behind it wait for their turn, and those whose turn it is have waited "
+                f"for an instance for {STUCK_NS // 10**9} s; their models may wait for '{model}' "
+                "in turn: give it more instances, or raise max_inflight_requests"
             )
         return verdict is HoldVerdict.READ
+
+    def executing(self) -> bool:
+        return any(reply.executing for reply in self._open)
+
+    def _executing_behind(self, number: int) -> bool:
+        """A script that waits for its calls does not go on before they do."""
+        if calls := self._context.root.script_calls:
+            return any(reply.executing for reply in calls)
+        behind = (one for one, (call, _) in self._open.items() if call.branch.path_to(number))
+        return any(reply.executing for reply in behind)
 
     def _count(self, reply: Reply, call: StepCall, began_ns: int, now_ns: int) -> None:
         self._progress += 1

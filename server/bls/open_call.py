@@ -50,6 +50,7 @@ class OpenCall:
         self._reply = reply
         for cause in self.causes:
             cause.calls[self.number] = self._cause_cancelled
+            cause.context.root.script_calls[reply] = None
         if seconds is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(seconds, self._late)
@@ -149,5 +150,6 @@ class OpenCall:
             self._timer.cancel()
         for cause in self.causes:
             cause.calls.pop(self.number, None)
+            cause.context.root.script_calls.pop(self._reply, None)
             end_if_over(cause)
         self._ended(self)

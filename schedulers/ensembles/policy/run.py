@@ -70,6 +70,13 @@ class Branch:
                 found = self.tensors[tensor] = found[self.rows]
         return found
 
+    def path_to(self, level: int) -> "list[Branch]":
+        """This branch and those above it up to that of the level; none where it is not below."""
+        if self.level == level:
+            return [self]
+        path = self.above.path_to(level) if self.above is not None else []
+        return [self, *path] if path else []
+
     def is_skipped(self, number: int) -> bool:
         return number in self.skipped or (self.above is not None and self.above.is_skipped(number))
 
@@ -138,13 +145,9 @@ class EnsembleRun:
         decoupled one."""
         calls, kept = 0, set[Branch]()
         for call in self._ready:
-            branch, inside = call.branch, []
-            while branch.level not in (number, -1):
-                inside.append(branch)
-                branch = branch.above
-            if branch.level == number:
-                calls += 1
-                kept.update(inside, (branch,))
+            path = call.branch.path_to(number)
+            calls += bool(path)
+            kept.update(path)
         return Backlog(calls, sum(branch.size_bytes for branch in kept))
 
     def answered(self, call: StepCall, outputs: Mapping[str, Array]) -> None:

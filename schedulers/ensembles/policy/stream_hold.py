@@ -18,7 +18,8 @@ MOST_HELD, MOST_HELD_BYTES = 1024, 64 << 20
 """Calls that may wait behind a stream that is read on after that, and bytes of their tensors."""
 
 STUCK_NS = 60_000_000_000
-"""How long a stream stands still at these bounds before its request fails."""
+"""How long a stream stands still at these bounds before its request fails, while no instance works
+on a call behind it."""
 
 
 class Backlog(NamedTuple):
@@ -32,17 +33,19 @@ class Backlog(NamedTuple):
 class HoldVerdict(Enum):
     READ = "read"
     WAIT = "wait"
-    FAIL = "fail"
+    FULL = "full"
+    """Wait: as much as may be is held."""
 
 
 class StreamHold:
     """Of one stream."""
 
-    __slots__ = ("_progress", "_since_ns")
+    __slots__ = ("_executed_ns", "_progress", "_since_ns")
 
     def __init__(self) -> None:
         self._progress = -1
         self._since_ns = 0
+        self._executed_ns = 0
 
     def decide(self, waiting: Backlog, progress: int, now_ns: int) -> HoldVerdict:
         """`waiting`: behind the stream; `progress`: calls of its request that have ended so far."""
@@ -56,7 +59,14 @@ class StreamHold:
             return HoldVerdict.WAIT
         if waiting.calls < MOST_HELD and waiting.size_bytes < MOST_HELD_BYTES:
             return HoldVerdict.READ
-        return HoldVerdict.FAIL if idle_ns >= STUCK_NS else HoldVerdict.WAIT
+        return HoldVerdict.FULL
+
+    def is_stuck(self, executing: bool, now_ns: int) -> bool:
+        """Of one that is full: whether nothing goes on behind it. `executing`: an instance works on
+        a call behind the stream now, however long that takes."""
+        if executing:
+            self._executed_ns = now_ns
+        return now_ns - max(self._since_ns, self._executed_ns) >= STUCK_NS
 
     def excuse(self) -> None:
         """That nothing goes on is the client's doing, who reads no further."""

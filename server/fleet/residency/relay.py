@@ -13,7 +13,7 @@ MOST_UNREAD = 8
 
 
 class Relay:
-    """From `inner` to `outer`; a `ReplyListener` of `outer`. On the loop's thread."""
+    """From `inner` to `outer`; a `ReplyCarrier` of `outer`. On the loop's thread."""
 
     def __init__(self, outer: Ticket, inner: Reply) -> None:
         self._outer, self._inner = outer, inner
@@ -30,6 +30,9 @@ class Relay:
     def cancel(self) -> None:
         self._inner.cancel()
         self._read.set()
+
+    def executing(self) -> bool:
+        return self._inner.executing
 
     async def run(self) -> None:
         """Return when `outer` has ended, as `inner` did."""

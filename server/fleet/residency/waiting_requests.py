@@ -26,6 +26,22 @@ class LoadTicket(Ticket):
         super().__init__(cast(InferRequest, None))
 
 
+class _Load:
+    """The `ReplyCarrier` of who waits for a load: it is worked on, and the wait has a limit."""
+
+    def taken(self) -> None:
+        """There is no response yet."""
+
+    def cancel(self) -> None:
+        """Who has gone is dropped when the next one comes."""
+
+    def executing(self) -> bool:
+        return True
+
+
+_LOAD = _Load()
+
+
 class WaitingLimits(Protocol):
     """How many may wait for one version, for how long in seconds, and what clients may see of a
     reason."""
@@ -56,6 +72,7 @@ class WaitingRequests:
     def add(self, ticket: Ticket) -> None:
         """Bounded by `excess`, which is to be asked before."""
         self._tickets.append(ticket)
+        ticket.source = _LOAD
         limit_s = wait_s = self._limits.timeout_s
         if not isinstance(ticket, LoadTicket) and ticket.request.deadline_ns:
             wait_s = min(wait_s, (ticket.request.deadline_ns - time.monotonic_ns()) / 1e9)

@@ -10,7 +10,10 @@ import pytest
 
 from schedulers.calls import ModelCall
 from schedulers.counters import Counters, StepCounters
+from schedulers.ensembles import progress
+from schedulers.ensembles.policy import stream_hold
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
+from schedulers.ensembles.policy.stream_hold import MOST_BEHIND
 from schedulers.ensembles.scheduler import EnsembleScheduler
 from schedulers.ensembles.served_ensemble import ServedEnsemble, find_all
 from schedulers.errors import EnsembleFailed
@@ -136,6 +139,94 @@ def test_calls_that_wait_for_a_streaming_step_do_not_keep_its_own_responses_from
     assert asyncio.run(asyncio.wait_for(answers(), 60)) == 200
 
 
+class SlowCaller(SchedulerCaller):
+    """`many` has answered twenty times at once; replies of `slow` are the test's."""
+
+    def __init__(self, begin: Callable[[ModelCall, Reply], None]) -> None:
+        """`begin`: called with each call of `slow`."""
+        one = signature("slow", {"i": "FP32"}, {"o": "FP32"})
+        many = one._replace(model="many", decoupled=True)
+        super().__init__({"many": (many, None), "slow": (one, None)})  # type: ignore[dict-item]
+        self.begin = begin
+        self.running: list[tuple[ModelCall, Reply]] = []
+
+    def call(self, call: ModelCall) -> Reply:
+        reply = Reply()
+        if call.model == "many":
+            for _ in range(20):
+                reply.send(InferResponse("", "many", 1, {"o": call.inputs["i"]}, last=False))
+            reply.close()
+            return reply
+        self.begin(call, reply)
+        self.running.append((call, reply))
+        return reply
+
+    def answer(self) -> None:
+        call, reply = self.running.pop()
+        reply.send(InferResponse("", "slow", 1, {"o": call.inputs["i"]}, last=True))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are held at their bounds, and waits for an instance are over, at once."""
+    for name, value in (("PATIENCE_NS", 0), ("STUCK_NS", 1), ("MOST_HELD", MOST_BEHIND)):
+        monkeypatch.setattr(stream_hold, name, value)
+    monkeypatch.setattr(progress, "PATIENCE_NS", 0)
+
+
+def held_by_slow(begin: Callable[[ModelCall, Reply], None]) -> tuple[Exception | None, int]:
+    """Many turns of the loop pass before each call of `slow` is answered: the request's error, and
+    how many answers it got."""
+
+    async def ended() -> tuple[Exception | None, int]:
+        own, caller = signature("m", {"X": "FP32"}, {"Y": "FP32"}), SlowCaller(begin)
+        steps = ("many", {"i": "X"}, {"o": "t"}), ("slow", {"i": "t"}, {"o": "Y"})
+        graph = graph_of(own, *steps, max_inflight=1)
+        compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
+        assert isinstance(compiled, CompiledEnsemble)
+        ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
+        scheduler, count = EnsembleScheduler(ensemble, caller, Counters(), 4), 0
+        ticket = scheduler.submit(request())
+        while not ticket.ended:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            if caller.running and not ticket.ended:
+                caller.answer()
+                await anext(ticket)
+                count += 1
+        await scheduler.close()
+        return ticket.error, count
+
+    return asyncio.run(asyncio.wait_for(ended(), 60))
+
+
+def start(_: ModelCall, reply: Reply) -> None:
+    reply.started_ns = 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_call_that_executes_for_long_does_not_fail_the_stream_before_it() -> None:
+    assert held_by_slow(start) == (None, 20)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_stream_fails_when_the_calls_behind_it_wait_for_an_instance() -> None:
+    error, count = held_by_slow(lambda *_: None)
+    assert (type(error), count) == (EnsembleFailed, 0)
+    assert "16 calls of the steps behind it wait for their turn" in str(error)
+    assert "have waited for an instance" in str(error)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_script_whose_call_waits_for_an_instance_does_not_execute() -> None:
+    def start_and_call(call: ModelCall, reply: Reply) -> None:
+        start(call, reply)
+        call.context.root.script_calls[Reply()] = None
+
+    error, count = held_by_slow(start_and_call)
+    assert (type(error), count) == (EnsembleFailed, 0)
+
+
 class HeldCaller(SchedulerCaller):
     """Keeps the replies of the calls, for the test to end."""
 
@@ -175,6 +266,18 @@ def answer(reply: Reply) -> None:
     reply.started_ns = time.monotonic_ns()
     outputs = {"o": np.zeros((3, 2), np.float32)}
     reply.send(InferResponse("", "a", 1, outputs, last=True))
+
+
+def test_an_ensemble_executes_while_one_of_its_steps_does() -> None:
+    def end(caller: HeldCaller, ticket: Ticket) -> None:
+        assert not ticket.executing
+        caller.replies[1].started_ns = 1
+        assert ticket.executing
+        answer(caller.replies[1])
+        assert not ticket.executing
+        answer(caller.replies[0])
+
+    counted(end)
 
 
 def test_each_step_counts_its_calls_rows_and_times() -> None:

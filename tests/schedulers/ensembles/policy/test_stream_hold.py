@@ -36,8 +36,19 @@ def test_reading_on_has_a_bound_in_calls_and_in_bytes_and_an_end() -> None:
     for waiting in (Backlog(MOST_HELD, 0), Backlog(MOST_BEHIND, MOST_HELD_BYTES)):
         hold = StreamHold()
         assert hold.decide(waiting, 0, 0) is HoldVerdict.WAIT
-        assert hold.decide(waiting, 0, STUCK_NS - 1) is HoldVerdict.WAIT
-        assert hold.decide(waiting, 0, STUCK_NS) is HoldVerdict.FAIL
+        for now_ns, is_stuck in ((STUCK_NS - 1, False), (STUCK_NS, True)):
+            assert hold.decide(waiting, 0, now_ns) is HoldVerdict.FULL
+            assert hold.is_stuck(False, now_ns) is is_stuck
+
+
+def test_a_call_that_executes_may_take_as_long_as_it_takes() -> None:
+    hold, waiting = StreamHold(), backlog(MOST_HELD)
+    hold.decide(waiting, 0, 0)
+    for now_ns in (STUCK_NS, 100 * STUCK_NS):
+        assert hold.decide(waiting, 0, now_ns) is HoldVerdict.FULL
+        assert not hold.is_stuck(True, now_ns)
+    assert not hold.is_stuck(False, 101 * STUCK_NS - 1)
+    assert hold.is_stuck(False, 101 * STUCK_NS)
 
 
 def test_calls_that_end_one_by_one_let_no_more_be_read_than_the_bound() -> None:

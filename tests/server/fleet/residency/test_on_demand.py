@@ -8,9 +8,11 @@ import pytest
 
 from schedulers.errors import DeadlineExceeded
 from server.errors import NotReady
+from server.fleet.residency.relay import Relay
 from server.served_version import ServingState
 from support.fleet import eventually, fleet_over, look_again
 from support.on_demand import ON_DEMAND, ROOM_FOR_ONE, parameter, resident, send, write
+from support.schedulers import ticket
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +41,22 @@ async def test_the_first_requests_load_a_model_once_and_all_are_answered(tmp_pat
         assert served.counters.success == 6
         (row,) = fleet.rows()
         assert (row.reason, row.instances) == ("", "2 × cpu")
+
+
+async def test_a_request_that_waits_for_a_load_is_worked_on(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    async with fleet_over(tmp_path, **ON_DEMAND) as fleet:
+        reply = send(fleet.get("a", None))
+        assert reply.executing
+        await reply.one()
+
+
+async def test_who_waited_for_a_load_executes_when_the_model_does() -> None:
+    outer, inner = ticket(), ticket()
+    Relay(outer, inner)
+    assert not outer.executing
+    inner.started_ns = 1
+    assert outer.executing
 
 
 async def test_an_idle_model_is_evicted_for_another_and_loaded_again(tmp_path: Path) -> None:
