@@ -118,19 +118,19 @@ def _is_python(folder: Path, config: ModelConfig | None) -> bool:
         return bool(config.backend == "python")
     named = config.default_model_filename if config is not None else ""
     names = {"model.py", named if named.endswith(".py") else "model.py"}
-    return any((folder / name).is_file() for name in names)
+    return any(os.path.isfile(folder / name) for name in names)
 
 
 def _missing_files(state: FolderState, config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.output):
         name = tensor.label_filename
-        if name and not (state.folder / name).is_file():
+        if name and not os.path.isfile(state.folder / name):
             path = f"output[{index}].label_filename"
             yield _at(state, path, "E203", f"{path}: there is no '{state.folder / name}'")
     for index, sample in enumerate(config.model_warmup):
         for tensor in sample.inputs.values():
             file = state.folder / "warmup" / tensor.input_data_file
-            if tensor.input_data_file and not file.is_file():
+            if tensor.input_data_file and not os.path.isfile(file):
                 path = f"model_warmup[{index}].inputs"
                 yield _at(state, path, "E203", f"{path}: there is no '{file}'")
 

@@ -21,6 +21,9 @@ folders of --job-data-dir alone."""
 _PATHS = (_DATA, "recipe", "calibration", "held_out")
 """Fields that name files, by their paths below folders of the job."""
 
+_LONGEST_PATH, _DEEPEST, _LONGEST_NAME = 1_024, 32, 255
+"""Of these, below what Linux has files for."""
+
 _NAMES: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.BoolType, "true or false"),
     (inspect.IntType, "a whole number"),
@@ -104,12 +107,17 @@ def _described(kind: inspect.Type) -> str:
 def _bounds(kind: inspect.Type) -> str:
     signs = (("ge", "of at least"), ("gt", "above"), ("le", "of at most"), ("lt", "below"))
     lengths = (("min_length", "of at least"), ("max_length", "of at most"))
-    numbers = [f"{text} {getattr(kind, name)}" for name, text in signs if _has(kind, name)]
+    numbers = [f"{text} {_plain(getattr(kind, name))}" for name, text in signs if _has(kind, name)]
     sizes = [f"{text} {getattr(kind, name)} items" for name, text in lengths if _has(kind, name)]
     if isinstance(kind, inspect.StrType):
         sizes = [one.replace("items", "characters") for one in sizes]
     found = " and ".join(numbers + sizes)
     return f" {found}" if found else ""
+
+
+def _plain(bound: float) -> float:
+    """1 for 1.0: to `typing` both are the same `Meta`, so that the module imported first decides."""
+    return int(bound) if bound == int(bound) else bound
 
 
 def _has(kind: inspect.Type, name: str) -> bool:
@@ -118,6 +126,13 @@ def _has(kind: inspect.Type, name: str) -> bool:
 
 def _check_path(name: str, path: str) -> None:
     pure = PurePosixPath(path)
+    parts = [len(one.encode()) for one in pure.parts] if path.isprintable() else []
+    if len(path) > _LONGEST_PATH or len(parts) > _DEEPEST or max(parts, default=0) > _LONGEST_NAME:
+        raise Invalid(
+            f"{name} is '{path:.80}…'; give a path of at most {_LONGEST_PATH} characters and "
+            f"{_DEEPEST} folders, each name of at most {_LONGEST_NAME} bytes",
+            name,
+        )
     is_outside = pure.is_absolute() and name != _DATA
     if is_outside or ".." in pure.parts or "\\" in path or not (path + "x").isprintable():
         raise Invalid(

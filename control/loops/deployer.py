@@ -58,6 +58,9 @@ MOST_TRIES = 5
 
 NO_COMMIT = "0" * 40
 
+UNKNOWN_PUSHER = "unknown"
+"""Of a commit that somebody has put into the repository's files, without a push."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -235,7 +238,7 @@ class Deployer:
         if not commit or await asyncio.to_thread(self._rows.knows, view.id, ref, commit):
             return
         found = await commit_info(bare.path, commit)
-        facts = PushFacts(found.subject, found.author.name, "unknown", report="found on start")
+        facts = PushFacts(found.subject, found.author.name, UNKNOWN_PUSHER, report="found on start")
         await asyncio.to_thread(
             self._adopt, bare.name, RefUpdate(NO_COMMIT, commit, ref), facts, fence
         )
@@ -365,7 +368,12 @@ def _begin_pipelines(
         if inspected is not None and inspected.declared.steps:
             digests = {number: one.digest for number, one in inspected.versions.items()}
             steps = inspected.declared.documents
-            begin(tx, PushedSteps(model, digests, steps, push.id, push.kind == "push"))
+            begin(tx, PushedSteps(model, digests, steps, push.id, was_checked(push)))
+
+
+def was_checked(push: PushView) -> bool:
+    """Whether pre-receive has looked at what its pusher may do."""
+    return push.kind == "push" and push.pusher != UNKNOWN_PUSHER
 
 
 class _DeploymentRefused(RepositoryError):

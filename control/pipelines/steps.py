@@ -19,6 +19,8 @@ from control.jobs.policy.results import makes_version, suffix
 from control.jobs.service import type_of
 from control.jobs.spec import JOB_TYPES, JobSpec
 from control.jobs.spec_document import read_limits, read_spec
+from control.jobs.specs.profile import ProfileSpec
+from control.jobs.traffic import SAMPLED
 from control.rollouts.plan import RolloutPlan
 from control.rollouts.plan_keys import parse_plan
 
@@ -150,6 +152,13 @@ def _job(document: Mapping[str, Any], model: str) -> JobStep:
         raise Invalid('limits must be an object, as in {"threads": 2}', "limits")
     fields = {name: value for name, value in document.items() if name != "limits"}
     spec = read_spec({**fields, "model": model})
+    if isinstance(spec, ProfileSpec) and spec.data == SAMPLED:
+        raise Invalid(
+            f"data is '{SAMPLED}', and no request has been sampled of a version that is just "
+            "pushed: name a data file, or ask for the profile once requests were sampled, with "
+            f"modelyard job profile {model} --set data={SAMPLED}",
+            "data",
+        )
     try:
         read_limits(limits, usual_limits(type_of(spec)))
     except Invalid as error:

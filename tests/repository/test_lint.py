@@ -62,6 +62,10 @@ def test_missing_label_and_warmup_files_are_found_at_their_line(tmp_path: Path):
     )
     folder = put_model(tmp_path, "m", 1, config=config)
     assert [(f.code, f.line, f.column) for f in lint(folder)] == [("E203", 2, 3), ("E203", 3, 16)]
+    for name in ("a" * 300, "a/" * 1300 + "a"):
+        (folder / "config.pbtxt").write_text(config.replace("labels.txt", name))
+        assert [f.code for f in lint(folder)] == ["E203", "E203"]
+    (folder / "config.pbtxt").write_text(config)
     (folder / "labels.txt").write_text("zero")
     (folder / "warmup").mkdir()
     (folder / "warmup" / "sample").write_bytes(b"0000")

@@ -1,6 +1,5 @@
 """What a pushed model's jobs.json says: that its steps can be taken, and by this pusher."""
 
-import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,12 +80,17 @@ def _check_files(folder: Path, documents: Sequence[Mapping[str, Any]]) -> None:
             path = document.get(name)
             if not isinstance(path, str) or not path or os.path.isabs(path):
                 continue
-            if not (folder / path).exists() and not any(folder.glob(f"[0-9]*/{glob.escape(path)}")):
+            if not _is_there(folder, path):
                 raise BadSteps(
                     f"step {number + 1}: {name} is '{path:.80}', which is neither in the model's "
                     "folder nor in a version's; push it with the model",
                     f"$.steps[{number}].{name}",
                 )
+
+
+def _is_there(folder: Path, path: str) -> bool:
+    # Unlike Path.exists this raises nothing for names that no file can have.
+    return any(os.path.exists(one / path) for one in (folder, *folder.glob("[0-9]*")))
 
 
 def _untrusted(

@@ -34,6 +34,10 @@ def test_a_document_becomes_the_spec_of_its_type() -> None:
         ({**PRUNE, "recipe": "/etc/passwd"}, "recipe", "a path below the model's folder"),
         ({**PRUNE, "data": "/data/../etc"}, "data", "without '..'"),
         ({**PRUNE, "data": "a\nb"}, "data", "a path below the model's folder"),
+        ({**PRUNE, "data": "a" * 300}, "data", "each name of at most 255 bytes"),
+        ({**PRUNE, "data": "ä" * 200}, "data", "each name of at most 255 bytes"),
+        ({**PRUNE, "data": "a/" * 40}, "data", "at most 1024 characters and 32 folders"),
+        ({**PRUNE, "data": "/" * 2000}, "data", "at most 1024 characters and 32 folders"),
     ],
 )
 def test_what_is_wrong_is_said_by_field_with_what_would_work(

@@ -1,15 +1,16 @@
 """The deployer by itself, over rows and repositories that a crash left behind."""
 
 import shutil
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from control.deployments.pushes import PushFacts, get_push, receive
+from control.deployments.pushes import PushFacts, get_push, list_pushes, receive
 from control.deployments.repositories import create_repository
-from control.loops.deployer import GIVE_UP_S, LEASE, LEASE_S, Deployer
+from control.loops.deployer import GIVE_UP_S, LEASE, LEASE_S, Deployer, was_checked
 from control.push_states import PushState
 from control.repository_settings import RepositorySettings
 from control.sql import leases
@@ -86,3 +87,26 @@ async def test_a_push_to_a_repository_that_stays_broken_is_given_up_with_the_rea
     assert state == PushState.ABANDONED
     assert why.startswith("the state of the push cannot be read: ")
     assert why.endswith("; push again")
+
+
+async def test_a_commit_that_nobody_pushed_counts_as_checked_for_nobody(
+    sqlite: Database, store: Path
+) -> None:
+    repository = bare.find(store, "fine")
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(repository.path), "-c", "user.name=a", "-c", "user.email=a@b"]
+        ran = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
+        return ran.stdout.strip()
+
+    tree = git("hash-object", "-t", "tree", "-w", "/dev/null")
+    git("update-ref", "refs/heads/main", git("commit-tree", tree, "-m", "by hand"))
+    pushed = _received(sqlite, "broken")
+    fence = leases.take(sqlite, LEASE, BOOT, LEASE_S)
+    assert fence is not None
+    deployer = Deployer(sqlite, store, NOTHING_EXAMINED, BOOT, lambda: None, lambda: ())
+    await deployer._find_unknown(repository, fence)
+    with sqlite.reading() as session:
+        found = {one.id: was_checked(one) for one in list_pushes(session).items}
+    assert found.pop(pushed)
+    assert list(found.values()) == [False]

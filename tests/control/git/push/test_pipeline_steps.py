@@ -53,6 +53,23 @@ def test_data_must_lie_in_the_model_s_folder_or_a_version_s(tmp_path: Path) -> N
     assert told(tmp_path, {**step, "data": "/srv/rows.npz"}) == []
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("a" * 300, "each name of at most 255 bytes"),
+        ("a/" * 1300, "and 32 folders"),
+        ("sampled", "no request has been sampled of a version that is just pushed"),
+    ],
+)
+def test_data_that_no_file_can_be_is_told_by_line_and_column(
+    tmp_path: Path, data: str, words: str
+) -> None:
+    (tmp_path / "3").mkdir()
+    (found,) = told(tmp_path, {"type": "profile", "data": data})
+    assert (found.code, found.line, found.column) == ("E472", 5, 12)
+    assert words in found.message
+
+
 @pytest.mark.parametrize("step", [{"type": "prune"}, {"type": "convert", "trusted": True}])
 def test_steps_that_run_code_take_a_repository_that_allows_it(tmp_path: Path, step: Any) -> None:
     (tmp_path / "recipe.py").touch()
