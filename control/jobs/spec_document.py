@@ -116,7 +116,7 @@ def _bounds(kind: inspect.Type) -> str:
 
 
 def _plain(bound: float) -> float:
-    """1 for 1.0: to `typing` both are the same `Meta`, so that the module imported first decides."""
+    """1 for 1.0: to `typing` both are the same `Meta`, and the module imported first decides."""
     return int(bound) if bound == int(bound) else bound
 
 

@@ -195,6 +195,7 @@ def test_lint_refuses_tracked_files_above_a_mebibyte(checkout: Path) -> None:
         (checkout / "bin" / tool).symlink_to(str(shutil.which(tool)))
     fake_python(checkout)
     program(checkout / ".venv" / "bin" / "lint-imports", "true")
+    assert dev(checkout, "lint").returncode == 0, "outside of a git checkout nothing is tracked"
     subprocess.run(["git", "init", "-q", checkout], check=True, timeout=60)
     (checkout / "1.data").write_bytes(bytes(2**20))
     (checkout / "2.data").write_bytes(bytes(2**20 + 1))
