@@ -109,11 +109,17 @@ class Waiting:
         return found
 
     def _refusal(self, caller: Caller, calls: Calls, versions: Iterable[Version]) -> str:
+        """By the instances that take requests: one that is closed once its execution has ended may
+        wait as well, but is none of those that a call to its version waits for."""
+        instances = {version: self._surroundings.instances(*version) for version in versions}
+        takes = {id(getattr(one, "spec", one)) for each in instances.values() for one in each}
+        if id(caller.instance.spec) not in takes:
+            return ""
         waits: dict[Version, list[frozenset[Version]]] = {}
         for one, callees in calls.items():
-            waits.setdefault(_version(one), []).append(callees)
-        surroundings = self._surroundings
-        counts = {version: len(surroundings.instances(*version)) for version in versions}
+            if id(one.instance.spec) in takes:
+                waits.setdefault(_version(one), []).append(callees)
+        counts = {version: len(each) for version, each in instances.items()}
         circle = find_circle(waits, counts, _version(caller))
         if not circle:
             return ""

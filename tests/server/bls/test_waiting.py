@@ -74,15 +74,16 @@ class LimitedShelf(Shelf):
 
 
 class Scene:
-    """`holder` executes and holds the only copy of R, which `needy` needs and `relay` does not."""
+    """`holder` executes and holds the only copy of R, which `needy` needs, and neither `relay`
+    nor `free` does."""
 
     def __init__(self) -> None:
-        models = LimitedShelf({"holder": 1, "relay": 0, "needy": 1})
+        models = LimitedShelf({"holder": 1, "relay": 0, "needy": 1, "free": 0})
         dataplane = DataPlane(models, "s", "0")  # type: ignore[arg-type]
         self._waiting = Waiting(GatewaySurroundings(lambda: dataplane))
         self._models, self._limiter = models, models.limiter
         self.holder, self.relay = models.callers["holder"], models.callers["relay"]
-        self.needy = models.callers["needy"]
+        self.needy, self.free = models.callers["needy"], models.callers["free"]
         self.holder.execute()
         assert models.limiter.may_start(self.holder, Nobody())
         models.limiter.take(self.holder)
@@ -94,6 +95,13 @@ class Scene:
         others = [CallingOne(served.version) for _ in range(count - 1)]
         self._limiter.register(dict.fromkeys(others, InstanceLimit({})))
         served.instances = (served.instances[0], *(cast(Instance, one) for one in others))
+        self._waiting.look_again()
+
+    def remove_first(self, model: str) -> None:
+        """As a new config of the model does that leaves it one instance fewer: one that executes is
+        closed when that has ended."""
+        served = self._models.get(model, None)
+        served.instances = served.instances[1:]
         self._waiting.look_again()
 
     def raise_limits(self, caller: CallingOne, copies: int) -> None:
@@ -165,5 +173,32 @@ def test_call_that_closes_a_circle_with_the_last_instance_is_ended() -> None:
         ((number, refusal),) = scene.relay.ended
         assert number == 1
         assert "this call can never be answered" in refusal
+
+    play(act)
+
+
+def test_call_of_an_instance_that_is_removed_goes_on_where_another_one_is_idle() -> None:
+    def act(scene: Scene) -> None:
+        scene.give_instances("relay", 2)
+        scene.relay.execute()
+        assert scene.call(scene.relay, "relay") == ""
+        scene.remove_first("relay")
+        assert not scene.relay.ended
+
+    play(act)
+
+
+def test_chain_that_comes_back_to_a_removed_instances_model_goes_on_where_another_one_is_idle() -> (
+    None
+):
+    def act(scene: Scene) -> None:
+        scene.give_instances("relay", 2)
+        scene.relay.execute()
+        assert scene.call(scene.relay, "free") == ""
+        scene.free.execute()
+        assert scene.call(scene.free, "relay") == ""
+        scene.remove_first("relay")
+        assert not scene.relay.ended
+        assert not scene.free.ended
 
     play(act)
