@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -66,8 +66,8 @@ LEAST_MEASURED = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-def _told_nobody(_doing: str) -> None:
-    """Nobody looks at what a load is doing."""
+def _nothing(*_: object) -> None:
+    """Nobody looks at what a load is doing, or what it has changed."""
 
 
 class LoadResult(NamedTuple):
@@ -126,7 +126,7 @@ class VersionLoader:
         """The checker's answers, for other threads."""
         return asked_of(self._checker)
 
-    async def build(self, version: ModelVersion, tell: Tell = _told_nobody) -> BuiltVersion:
+    async def build(self, version: ModelVersion, tell: Tell = _nothing) -> BuiltVersion:
         """Load and warm a version, again if it fails and the settings allow for retries. `tell`:
         takes what it is doing where that takes long, from any thread. Nothing is left behind when
         it raises. Raises LoadFailed with the reason."""
@@ -197,7 +197,7 @@ class VersionLoader:
         return built
 
     async def _build_loaded(
-        self, version: ModelVersion, counters: Counters, began: float, tell: Tell = _told_nobody
+        self, version: ModelVersion, counters: Counters, began: float, tell: Tell = _nothing
     ) -> BuiltVersion:
         prepared = await self._load(version, self._options(version.config), tell)
         parts = prepared.parts
@@ -248,12 +248,11 @@ class VersionLoader:
             execution_limit(parts.version, self._timeouts.execute),
         )
 
-    async def resize(self, built: BuiltVersion, written: ModelVersion) -> None:
-        """Give `built` the instances `written.config.instance_group` asks for, in place.
-
-        Only the difference is loaded and closed; queue and counters stay. Raises LoadFailed and
-        changes nothing then.
-        """
+    async def resize(
+        self, built: BuiltVersion, written: ModelVersion, changed: Callable[[], None] = _nothing
+    ) -> None:
+        """Give `built` the instances that `written` asks for, in place; queue and counters stay.
+        `changed`: called before any is closed. Raises LoadFailed and changes nothing then."""
         if isinstance(built.scheduler, OnDemandVersion):
             await built.scheduler.reshape(written, self.resize)
             return
@@ -278,6 +277,7 @@ class VersionLoader:
         self._limits.register(config, instances)
         built.devices, built.names = tuple(devices), tuple(names)
         served.instances, served.version = tuple(instances), version
+        changed()
         if self._scripts is not None:
             self._scripts.resized()
         patience_ns = int(self._settings.exit_timeout_secs * 1e9)
@@ -306,7 +306,7 @@ class VersionLoader:
         return await self._prepare(replace(version, config=config), place(config, cores), tell)
 
     async def _prepare(
-        self, version: ModelVersion, placements: Sequence[Placement], tell: Tell = _told_nobody
+        self, version: ModelVersion, placements: Sequence[Placement], tell: Tell = _nothing
     ) -> LoadResult:
         """Its environment first, then memory, then the load on a thread. Whatever way it fails, all
         are returned: at once, or when a load nobody waits for any more has come to its end."""

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from backends.process.call_link import CallService
 from repository.folders.snapshot import scan
 from repository.folders.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
@@ -28,11 +29,14 @@ LATEST = "version_policy { latest { num_versions: 1 } }"
 
 
 @asynccontextmanager
-async def fleet_over(root: Path, start: bool = True, **settings: Any) -> AsyncIterator[Fleet]:
+async def fleet_over(
+    root: Path, start: bool = True, scripts: CallService | None = None, **settings: Any
+) -> AsyncIterator[Fleet]:
     chosen = Settings(model_repository=(root,), cores=2, exit_timeout_secs=10, **settings)
     checker = Checker(chosen.check_timeout_secs)
     repository = WatchedRepository((root,), use_events=False)
-    fleet = Fleet(VersionLoader(checker, CoreTokens(2), chosen), repository, chosen)
+    loader = VersionLoader(checker, CoreTokens(2), chosen, scripts=scripts)
+    fleet = Fleet(loader, repository, chosen)
     try:
         if start:
             await fleet.start(scan((root,)))

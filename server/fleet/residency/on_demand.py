@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, cast
 
 from backends.errors import BackendError, SequenceLost
@@ -44,6 +45,10 @@ SHORTAGE_LOG_S = 60.0
 LoadVersion = Callable[[ModelConfig | None], Awaitable[BuiltVersion]]
 """Load the version, with the instance groups of another config where one is given. Raises
 LoadFailed."""
+
+ResizeVersion = Callable[[BuiltVersion, ModelVersion, Callable[[], None]], Awaitable[None]]
+"""Give what is resident the instances that a config asks for, and call the last argument when it
+has them, before those are closed that it has no more. Raises LoadFailed."""
 
 
 class ResidencyOwner(WaitingLimits, Protocol):
@@ -188,9 +193,7 @@ class OnDemandVersion:
         self._leaving = asyncio.create_task(self._close(resident))
         return self._leaving
 
-    async def reshape(
-        self, written: ModelVersion, resize: Callable[[BuiltVersion, ModelVersion], Awaitable[None]]
-    ) -> None:
+    async def reshape(self, written: ModelVersion, resize: ResizeVersion) -> None:
         """Have the instances that `written` asks for, now or from the next load on. Raises
         LoadFailed and changes nothing then."""
         before, self._groups = self._groups, written.config
@@ -201,12 +204,14 @@ class OnDemandVersion:
             return
         self.served.keep()
         try:
-            await resize(resident, written)
+            await resize(resident, written, partial(self._show_resident, resident))
         except BaseException:
             self._groups = before
             raise
         finally:
             self.served.release()
+
+    def _show_resident(self, resident: BuiltVersion) -> None:
         if self.resident is resident:
             self._show(resident)
 

@@ -2,12 +2,17 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from socket import socket
 
 import pytest
 
+from backends.process.call_link import CallConnection, CallingInstance
+from backends.seam import Instance
 from schedulers.errors import DeadlineExceeded
 from server.errors import NotReady
+from server.fleet.fleet import Fleet
 from server.fleet.residency.relay import Relay
 from server.served_version import ServingState
 from support.fleet import eventually, fleet_over, look_again
@@ -204,3 +209,39 @@ async def test_more_instances_are_there_from_the_next_load_on(tmp_path: Path) ->
         write(tmp_path, "a", "instance_group { count: 1 kind: KIND_CPU }")
         await look_again(fleet, tmp_path)
         assert len(fleet.get("a", None).instances) == 1
+
+
+class ResizeObserver:
+    """A `CallService` that notes how many instances `a` has, and how many of those that it had are
+    open, each time it is told that they have changed."""
+
+    fleet: Fleet
+    before: Sequence[Instance]
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def connect(self, instance: CallingInstance, connection: socket) -> CallConnection:
+        raise AssertionError("no model here calls others")
+
+    def forget(self, spec: object) -> None: ...
+
+    def resized(self) -> None:
+        instances = self.fleet.get("a", None).instances
+        self.seen.append((len(instances), sum(one.ready for one in self.before)))
+
+
+async def test_scripts_are_told_of_the_instances_left_before_the_others_are_closed(
+    tmp_path: Path,
+) -> None:
+    """One that executes is closed when that has ended, and it may wait for who is told."""
+    write(tmp_path, "a", "instance_group { count: 3 kind: KIND_CPU }")
+    observer = ResizeObserver()
+    async with fleet_over(tmp_path, scripts=observer, **ON_DEMAND) as fleet:
+        await send(fleet.get("a", None)).one()
+        observer.fleet, observer.before = fleet, fleet.get("a", None).instances
+        config = tmp_path / "a" / "config.pbtxt"
+        config.write_text(config.read_text().replace("count: 3", "count: 1"))
+        await look_again(fleet, tmp_path)
+        assert observer.seen == [(1, 3)]
+        assert sum(one.ready for one in observer.before) == 1

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from repository.folders.snapshot import scan
-from repository.model import ModelConfig, ModelVersion
+from repository.model import ModelConfig
 from schedulers.errors import ShutDown
 from schedulers.policy.queue import Ticket
 from schedulers.reply import Reply
@@ -88,7 +88,7 @@ async def test_a_version_is_not_evicted_while_its_instances_change(tmp_path: Pat
         await version.loaded()
         begun, goes_on = asyncio.Event(), asyncio.Event()
 
-        async def resize(built: BuiltVersion, written: ModelVersion) -> None:
+        async def resize(*_: object) -> None:
             begun.set()
             await goes_on.wait()
 
@@ -111,7 +111,7 @@ async def test_instances_asked_for_while_a_load_is_under_way_are_there_after_it(
     async with fleet_over(tmp_path, **ON_DEMAND) as fleet:
         version = scheduler(fleet)
 
-        async def resize(built: BuiltVersion, written: ModelVersion) -> None:
+        async def resize(*_: object) -> None:
             raise AssertionError("nothing is loaded yet")
 
         reply = send(version.served)
