@@ -56,6 +56,15 @@ def with_open_point(within: SeriesRange, until: int) -> tuple[SeriesRange, int]:
     return replace(within, until=within.until + within.step_s), passed
 
 
+LEAST_STEPS = 15
+
+
+def steps_of_one_point(seconds: int, most: int) -> int:
+    """Of how many steps the only point of a range is made, `most` at most: of a minute each, since
+    what does not fill a step at its end is left out."""
+    return min(most, max(LEAST_STEPS, seconds // MINUTES.step_s))
+
+
 MergedPoints = dict[str, SeriesPoint]
 """By the name of their series, of one stretch of time."""
 

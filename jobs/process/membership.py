@@ -79,7 +79,13 @@ class JobMembers(NamedTuple):
         fields = stat_of(pid)
         if not fields:
             return False
-        if self.leader in (mark_of(pid), int(fields[GROUP]), int(fields[SESSION])):
+        leaders = {int(fields[GROUP]), int(fields[SESSION])}
+        if self.leader in leaders:
+            return True
+        # A process can lower its mark and change its environment, but join no other job's session.
+        if any(one.leader in leaders for one in tuple(_running) if one != self):
+            return False
+        if mark_of(pid) == self.leader:
             return True
         with suppress(OSError):
             return self.scratch in Path(f"/proc/{pid}/environ").read_bytes()

@@ -6,15 +6,17 @@ from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.http_errors import MalformedRequest
 from control.series import views
-from control.series.reading import as_one_point, range_of, with_open_point
+from control.series.reading import (
+    as_one_point,
+    range_of,
+    steps_of_one_point,
+    with_open_point,
+)
 from control.series.selection import GROUPINGS, SERVED, SeriesSelection
 from control.series.storage import storage
 from control.series.views import SeriesPage, SeriesStorageView, view_of
 
 USUAL_POINTS, MOST_POINTS = 200, 1_000
-WHOLE_STEPS = 15
-"""Of which the only point of a range is made."""
-
 USUAL_RANGE = timedelta(hours=1)
 LONGEST_RANGE = timedelta(days=60)
 MOST_SERIES, MOST_SINGLE_POINTS = 50, 5_000
@@ -32,10 +34,11 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     now = int(call.now.timestamp())
     points = min(query.get("points") or USUAL_POINTS, MOST_POINTS)
     single = points < 2
-    steps = WHOLE_STEPS if single else points
-    within, open_s = range_of(int(since.timestamp()), int(until.timestamp()), now, steps), 0
+    first, end = int(since.timestamp()), int(until.timestamp())
+    steps = steps_of_one_point(end - first, MOST_POINTS) if single else points
+    within, open_s = range_of(first, end, now, steps), 0
     if not single:
-        within, open_s = with_open_point(within, int(until.timestamp()))
+        within, open_s = with_open_point(within, end)
     call.services.series.write_held()
     with call.services.database.reading() as session:
         found = call.services.series.read(session, within, selection, query.get("server", ""))
