@@ -1,8 +1,10 @@
-"""Who runs the coroutines of a python model, and what becomes of what they leave behind."""
+"""Where the coroutines of a python model run, and what becomes of what they leave behind."""
 
 import asyncio
+import contextlib
+import sqlite3
+import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -39,8 +41,29 @@ async def _leave_timer(done: threading.Event) -> None:
     asyncio.get_running_loop().call_later(0.001, done.set)
 
 
-def test_coroutine_runs_on_the_thread_that_waits_for_it(loop: CoroutineLoop) -> None:
-    assert loop.run(_thread()) == threading.get_ident()
+def test_all_coroutines_run_on_one_thread_whoever_waits_for_them(loop: CoroutineLoop) -> None:
+    ran = [loop.run(_thread()), loop.start(_thread()).result(PATIENCE_S)]
+    other = threading.Thread(target=lambda: ran.append(loop.run(_thread())), daemon=True)
+    other.start()
+    other.join(PATIENCE_S)
+    ran.append(loop.run(_thread()))
+    assert len(ran) == 4
+    assert len(set(ran)) == 1
+
+
+def test_database_connection_of_a_coroutine_serves_the_next(loop: CoroutineLoop) -> None:
+    """sqlite3 refuses every thread but the one that connected."""
+
+    async def connect() -> sqlite3.Connection:
+        return sqlite3.connect(":memory:")
+
+    async def query(connection: sqlite3.Connection) -> int:
+        with contextlib.closing(connection):
+            (number,) = connection.execute("select 7").fetchone()
+        return int(number)
+
+    connection = loop.run(connect())
+    assert loop.start(query(connection)).result(PATIENCE_S) == 7
 
 
 def test_error_of_a_coroutine_is_raised_where_it_is_waited_for(loop: CoroutineLoop) -> None:
@@ -51,6 +74,17 @@ def test_error_of_a_coroutine_is_raised_where_it_is_waited_for(loop: CoroutineLo
         loop.run(fail())
 
 
+def test_coroutine_that_exits_does_so_where_it_is_waited_for_and_the_loop_goes_on(
+    loop: CoroutineLoop,
+) -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    with pytest.raises(SystemExit):
+        loop.run(leave())
+    assert loop.run(_thread())
+
+
 @pytest.mark.parametrize("leave", [_leave_task, _leave_timer], ids=["task", "timer"])
 def test_what_a_coroutine_leaves_goes_on_while_nobody_waits(
     loop: CoroutineLoop, leave: Callable[[threading.Event], Coroutine[Any, Any, None]]
@@ -58,17 +92,6 @@ def test_what_a_coroutine_leaves_goes_on_while_nobody_waits(
     done = threading.Event()
     loop.run(leave(done))
     assert done.wait(PATIENCE_S)
-
-
-def test_waiting_threads_run_their_coroutines_again_after_what_was_left_has_ended(
-    loop: CoroutineLoop,
-) -> None:
-    done = threading.Event()
-    loop.run(_leave_task(done))
-    assert done.wait(PATIENCE_S)
-    until = time.monotonic() + PATIENCE_S
-    while loop.run(_thread()) != threading.get_ident():
-        assert time.monotonic() < until
 
 
 def test_coroutines_of_many_threads_wait_for_each_other_in_one_loop(loop: CoroutineLoop) -> None:
