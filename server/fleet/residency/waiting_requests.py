@@ -26,7 +26,7 @@ class LoadTicket(Ticket):
         super().__init__(cast(InferRequest, None))
 
 
-class _Load:
+class _OnDemandLoad:
     """The `ReplyCarrier` of who waits for a load: it is worked on, and the wait has a limit."""
 
     def taken(self) -> None:
@@ -39,7 +39,7 @@ class _Load:
         return True
 
 
-_LOAD = _Load()
+_LOAD = _OnDemandLoad()
 
 
 class WaitingLimits(Protocol):
