@@ -147,11 +147,15 @@ class RequestGroup:
         if not members:
             return
         group, refused = callee.submit(members, asked)
-        if group.members:
+        for member, reason in refused:  # may let others go, by what their clients do then
+            self._fail_step(member.ticket, number, 0, reason)
+        gone = sum(member.ticket.ended for member in group.members)
+        self._counters[number].cancelled += gone
+        if gone and not self._live:
+            group.cancel()
+        elif group.members:
             self._open[group] = place, began_ns
             group.then(self._answered)
-        for member, reason in refused:
-            self._fail_step(member.ticket, number, 0, reason)
 
     def _answered(self, reply: Reply) -> None:
         """A step has ended for all requests that it was called for."""

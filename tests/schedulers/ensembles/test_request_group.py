@@ -153,6 +153,22 @@ async def test_those_for_whom_the_steps_queue_has_no_room_are_refused() -> None:
         with pytest.raises(QueueFull, match=r"^in ensemble 'm', no room$"):
             await asked[2].one()
         assert await values(asked[:2]) == [1, 2]
+        counted = [(one.answered, one.failed, one.cancelled) for one in made.own.steps]
+        assert counted == [(2, 1, 0), (2, 0, 0), (2, 0, 0)]
+
+
+async def test_a_group_whose_others_go_when_one_is_refused_is_not_executed() -> None:
+    async with scene(most_waiting=2) as made:
+        made.echo.gate.set()
+        asked = made.ask(1, 2, 3)
+        for ticket in asked[:2]:
+            asked[2].watch(lambda _, other=ticket: other.cancel())  # type: ignore[misc]
+        with pytest.raises(QueueFull):
+            await asked[2].one()
+        assert made.scheduler.inflight() == 0
+        (counted, *_) = [(one.answered, one.failed, one.cancelled) for one in made.own.steps]
+        assert counted == (0, 1, 2)
+        assert not made.echo.batches
 
 
 async def test_a_failed_execution_fails_all_whose_rows_it_had() -> None:
