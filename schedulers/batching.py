@@ -282,7 +282,7 @@ class BatchScheduler:
             self._left(sum(one.count for one in tickets if one.cancelled), cancelled=True)
         kind: type[Run] = Run
         if self._grouped and GroupRun.fits(live):
-            self._left(GroupRun.drop_cancelled(live), cancelled=True)
+            self._left(sum(ticket.drop_cancelled() for ticket in live), cancelled=True)
             kind = GroupRun
         run = kind(live, self._rules.batched, now_ns, lease)
         self._counters.pending -= run.requests

@@ -38,18 +38,6 @@ class GroupRun(Run):
         """Whether any of them stands for a group."""
         return any(isinstance(ticket, GroupTicket) for ticket in tickets)
 
-    @staticmethod
-    def drop_cancelled(tickets: Iterable[Ticket]) -> int:
-        """Drop the members of groups for which nobody waits any more; how many there were."""
-        dropped = 0
-        for ticket in tickets:
-            if isinstance(ticket, GroupTicket) and any(one.ticket.ended for one in ticket.members):
-                gone = [one for one in ticket.members if one.ticket.ended]
-                ticket.members = [one for one in ticket.members if not one.ticket.ended]
-                ticket.dropped += gone
-                dropped += len(gone)
-        return dropped
-
     def answer_each(self, outcome: BatchResult, counters: Counters, now_ns: int) -> None:
         alone, results, parameters, at = list[Ticket](), list[Result](), {}, 0
         for ticket in self.tickets:

@@ -39,6 +39,9 @@ OPEN_STREAMS = 1024
 
 _log = logging.getLogger(__name__)
 
+MOST_NAMED = 32
+"""Ids of requests in one line of the log."""
+
 
 class Run:
     """One batch on its way through an instance; `outcome` is set by the lane's thread.
@@ -361,5 +364,8 @@ def whose(run: Run) -> str:
     """The model a batch is for and the ids of its requests, for the log."""
     requests = [ticket.request for ticket in run.tickets]
     models = {f"model '{request.model}' version {request.version}" for request in requests}
-    ids = ", ".join(request.id or "<id_unknown>" for request in requests)
-    return f"{', '.join(models)}, request ids {ids}"
+    members = run.batch.members
+    ids = [member.id or "<id_unknown>" for member in members[:MOST_NAMED]]
+    if len(members) > MOST_NAMED:
+        ids.append(f"and {len(members) - MOST_NAMED} more")
+    return f"{', '.join(models)}, request ids {', '.join(ids)}"

@@ -76,6 +76,15 @@ class GroupTicket(Ticket):
         self.request.rows = sum(member.rows for member in self.members)
         return rest
 
+    def drop_cancelled(self) -> int:
+        if not any(member.ticket.ended for member in self.members):
+            return 0
+        gone = [member for member in self.members if member.ticket.ended]
+        self.members = [member for member in self.members if not member.ticket.ended]
+        self.dropped += gone
+        self.request.rows = sum(member.rows for member in self.members)
+        return len(gone)
+
     def push_to(self, queue: BatchQueue) -> tuple[list[GroupMember], int]:
         """Let as many members wait there as may, from the first; the others, and how many cancelled
         requests left the queue for them."""

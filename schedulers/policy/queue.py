@@ -36,6 +36,10 @@ class Ticket(Reply):
         self.expires_ns = NEVER
         self.instance = 0
 
+    def drop_cancelled(self) -> int:
+        """Stand no longer for those for which nobody waits, of several; how many there were."""
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
@@ -156,8 +160,10 @@ class BatchQueue:
         return taken
 
     def forget_cancelled(self) -> int:
-        """Remove every cancelled ticket; how many there were."""
-        forgotten = sum(ticket.count for ticket in self if ticket.cancelled)
+        """Remove every cancelled request; how many there were."""
+        forgotten = 0
+        for ticket in self:
+            forgotten += ticket.count if ticket.cancelled else ticket.drop_cancelled()
         for level in self._levels:
             level.fresh = deque(ticket for ticket in level.fresh if not ticket.cancelled)
             level.delayed = deque(ticket for ticket in level.delayed if not ticket.cancelled)

@@ -17,6 +17,7 @@ from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemb
 from schedulers.ensembles.scheduler import EnsembleScheduler
 from schedulers.ensembles.served_ensemble import MOST_PLANS, ServedEnsemble, find_all
 from schedulers.errors import DeadlineExceeded, EnsembleFailed, QueueFull, ShutDown
+from schedulers.instance_thread import MOST_NAMED
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy, Ticket
@@ -118,6 +119,42 @@ async def test_a_group_that_nobody_waits_for_leaves_the_queue() -> None:
         made.echo.gate.set()
         assert await values(first) == [0]
         assert made.inner.failure["CANCELED"] == 2
+
+
+async def test_those_of_a_waiting_group_who_have_gone_leave_room_in_the_queue() -> None:
+    async with scene(most_waiting=8) as made:
+        now_ns = time.monotonic_ns()
+        alone = [made.model.submit(request(arrived_ns=now_ns))]
+        await made.executing()
+        waiting = made.ask(*range(1, 9))
+        await asyncio.sleep(0)
+        for ticket in waiting[1:]:
+            ticket.cancel()
+        alone.append(made.model.submit(request(arrived_ns=now_ns)))
+        more = made.ask(*range(10, 16))
+        await asyncio.sleep(0)
+        made.echo.gate.set()
+        assert await values([waiting[0], *more]) == [1, *range(10, 16)]
+        for one in alone:
+            await one.one()
+        assert sum(map(sum, made.echo.batches)) == len(alone) + 7 * STEPS
+        assert made.inner.failure["CANCELED"] == made.own.failure["CANCELED"] == 7
+
+
+async def test_the_log_names_the_requests_of_a_group_and_counts_those_beyond_its_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    most = MOST_NAMED + 2
+    async with scene(error=ZeroDivisionError("bug"), most_rows=most) as made:
+        made.echo.gate.set()
+        now_ns = time.monotonic_ns()
+        ids = [f"r{number}" for number in range(most)]
+        asked = [made.scheduler.submit(request(id=one, arrived_ns=now_ns)) for one in ids]
+        for ticket in asked:
+            with pytest.raises(Exception, match="in ensemble 'm'"):
+                await ticket.one()
+    named = ", ".join(ids[:MOST_NAMED])
+    assert f"model 'one' version 1, request ids {named}, and 2 more: its backend" in caplog.text
 
 
 async def test_a_deadline_ends_the_request_that_has_it_and_no_other() -> None:
