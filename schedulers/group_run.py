@@ -73,10 +73,11 @@ class GroupRun(Run):
 
 def group_rows(rules: MergeRules, threads: Iterable[InstanceThread]) -> int:
     """Rows that the requests of a group may have together; 0 where requests may not share a batch,
-    or an instance takes each by itself."""
-    if not rules.batched or rules.hold_until or any(one.alone for one in threads):
+    or an instance takes each by itself. Also where some sizes of batches are preferred: a batch has
+    all of a group or nothing, and one of a preferred size may end inside it."""
+    if not rules.batched or rules.preferred or rules.hold_until:
         return 0
-    return max(rules.preferred, default=rules.max_rows)
+    return 0 if any(one.alone for one in threads) else rules.max_rows
 
 
 def _chosen(request: InferRequest, result: Result) -> Result:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import asynccontextmanager
 from itertools import pairwise, permutations
 from random import Random
@@ -32,10 +32,13 @@ STEPS = 3
 class Scene:
     """An ensemble of three steps, all of one model that answers once its gate is open."""
 
-    def __init__(self, error: BaseException | None, most_waiting: int, most_rows: int) -> None:
+    def __init__(
+        self, error: BaseException | None, most_waiting: int, most_rows: int, preferred: Set[int]
+    ) -> None:
         self.echo = GatedEcho(error=error)
         self.inner, self.own = Counters(), Counters()
-        queue, rules = BatchQueue(QueuePolicy(most_waiting)), MergeRules(max_rows=most_rows)
+        queue = BatchQueue(QueuePolicy(most_waiting))
+        rules = MergeRules(max_rows=most_rows, preferred=frozenset(preferred))
         self.model = BatchScheduler(queue, rules, [self.echo], self.inner, CoreTokens(2))
         own = signature("m", {"X": "FP32 2"}, {"Y": "FP32 2"})
         one = signature("one", {"X": "FP32 2"}, {"X": "FP32 2"})
@@ -59,9 +62,12 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    error: BaseException | None = None, most_waiting: int = 100, most_rows: int = 8
+    error: BaseException | None = None,
+    most_waiting: int = 100,
+    most_rows: int = 8,
+    preferred: Set[int] = frozenset(),
 ) -> AsyncIterator[Scene]:
-    made = Scene(error, most_waiting, most_rows)
+    made = Scene(error, most_waiting, most_rows, preferred)
     async with asyncio.timeout(60):
         yield made
         made.echo.gate.set()
@@ -91,6 +97,13 @@ async def test_a_group_has_no_more_rows_than_a_batch_of_its_steps() -> None:
         made.echo.gate.set()
         assert await values(made.ask(1, 2, 3)) == [1, 2, 3]
         assert max(sum(batch) for batch in made.echo.batches) == 2
+
+
+async def test_preferred_batch_sizes_are_those_of_requests_that_come_alone() -> None:
+    async with scene(preferred={2, 6}) as made:
+        made.echo.gate.set()
+        assert await values(made.ask(1, 2, 3, 4)) == [1, 2, 3, 4]
+        assert made.echo.batches == [[1, 1]] * 2 * STEPS
 
 
 async def test_who_goes_while_the_group_waits_is_not_executed() -> None:
