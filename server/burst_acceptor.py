@@ -10,6 +10,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+_Joining = asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]
 
 AT_ONCE = 128
 """Accepted in a turn, some 0.1 ms each; those who are in have their turn then."""
@@ -25,8 +28,9 @@ class BurstAcceptor:
         self._protocol = connect
         self._tls = tls
         self._sockets: list[socket.socket] = []
-        self._accepting: set[asyncio.Task[object]] = set()
+        self._accepting: dict[_Joining, socket.socket] = {}
         self._due = False
+        self._closed = False
 
     def connect(self) -> asyncio.Protocol:
         """The protocol of a client that the server has accepted; more may wait."""
@@ -38,12 +42,16 @@ class BurstAcceptor:
         self._sockets = [socket.socket(fileno=os.dup(one.fileno())) for one in sockets]
 
     def close(self) -> None:
-        """Accept no more; who is being let in is sent away."""
+        """Accept no more; who is being let in is sent away. Nothing is cancelled: uvloop would
+        close the transport of a protocol that is connected, and never tell the protocol."""
+        self._closed = True
         for one in self._sockets:
             one.close()
         self._sockets = []
-        for task in self._accepting:
-            task.cancel()
+        if self._tls is not None:
+            for client in self._accepting.values():
+                with suppress(OSError):  # it has left
+                    client.shutdown(socket.SHUT_RDWR)  # ends its handshake
 
     def _look_soon(self) -> None:
         if not self._due:
@@ -66,10 +74,12 @@ class BurstAcceptor:
         client.setblocking(False)
         joining = self._loop.connect_accepted_socket(self._protocol, client, ssl=self._tls)
         task = self._loop.create_task(joining)
-        self._accepting.add(task)
+        self._accepting[task] = client
         task.add_done_callback(self._joined)
 
-    def _joined(self, task: "asyncio.Task[object]") -> None:
-        self._accepting.discard(task)
-        if not task.cancelled():
-            task.exception()  # a client that leaves in its handshake is nobody's fault
+    def _joined(self, task: _Joining) -> None:
+        del self._accepting[task]
+        if task.cancelled() or task.exception() is not None:
+            return  # a client that leaves in its handshake is nobody's fault
+        if self._closed:
+            task.result()[0].abort()

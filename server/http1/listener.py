@@ -14,11 +14,18 @@ from server.listen_address import ListenAddress, ListeningSocket, open_place, ur
 
 
 class _Connections(set[Any]):
-    """The open connections; uvicorn's protocol adds and discards itself."""
+    """The open connections; uvicorn's protocol adds and discards itself. Once `stopped`, who still
+    comes is sent away."""
 
     def __init__(self) -> None:
         super().__init__()
         self._waiter: asyncio.Event | None = None
+        self.stopped = False
+
+    def add(self, connection: Any) -> None:
+        super().add(connection)
+        if self.stopped:  # it has no transport yet
+            asyncio.get_running_loop().call_soon(lambda: connection.transport.abort())
 
     def discard(self, connection: Any) -> None:
         super().discard(connection)
@@ -44,6 +51,7 @@ class HttpListener:
     async def stop(self, deadline_ns: int) -> None:
         """Accept no more, let running exchanges end until `time.monotonic_ns` passes
         `deadline_ns`, close idle connections at once."""
+        self._connections.stopped = True
         self._opened.close()
         for connection in list(self._state.connections):
             connection.shutdown()

@@ -4,12 +4,18 @@ Opened and stopped by `server.grpc.service`; each client gets a `Http2Connection
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from server.http2.calls.service import PLAIN_KINDS, CallClasses, GrpcService, Guard, Methods
 from server.http2.connection import Http2Connection
 from server.http2.limits import GrpcLimits
 from server.listen_address import ListenAddress, ListeningSocket, open_place
+
+ABORT_S = 10.0
+"""How long connections and calls that are cut off may take to end, which is a turn of the loop."""
+
+_log = logging.getLogger(__name__)
 
 
 async def listen(
@@ -57,8 +63,13 @@ class Http2Listener:
                 await self._emptied()
         for connection in list(self._connections):
             connection.abort()
-        await self._emptied()
-        await self._service.idle()
+        try:
+            async with asyncio.timeout(ABORT_S):
+                await self._emptied()
+                await self._service.idle()
+        except TimeoutError:
+            left = len(self._connections)
+            _log.error("port %d (gRPC) stops with %d connections not closed", self.port, left)
 
     async def _emptied(self) -> None:
         while self._connections:

@@ -1,8 +1,10 @@
-"""Clients that connect in one burst are let in together, also over TLS, and none after the end."""
+"""Clients that connect in one burst are let in together, also over TLS, and none after the end;
+those who come while a listener stops keep it from nothing."""
 
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from server.http1 import listener as http1
+from server.http2 import listener as http2
+from server.http2.limits import unbounded
 from server.listen_address import ListenAddress, open_place
 from support.tls import make_certificates, server_context
 
@@ -97,3 +102,45 @@ def test_nobody_is_let_in_after_the_end() -> None:
             socket.create_connection(("127.0.0.1", opened.port))
 
     _run(main())
+
+
+@pytest.mark.parametrize(
+    ("turns", "secure"), [(0, False), (1, False), (2, False), (3, False), (10, True), (30, True)]
+)
+def test_listeners_stop_while_clients_arrive(turns: int, secure: bool, tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    trusting = ssl.create_default_context(cafile=str(certificates.authority))
+
+    async def main() -> None:
+        here = ListenAddress("127.0.0.1", 0, server_context(certificates) if secure else None)
+        rest = await http1.start(_no_app, here)
+        grpc = await http2.listen({}, here, unbounded(2**20))
+        with ExitStack() as stack:
+            for port in (rest.port, grpc.port):
+                _clients(stack, port, 10)
+                for client in _clients(stack, port, 10 if secure else 0):
+                    greeting = asyncio.open_connection(
+                        sock=client, ssl=trusting, server_hostname="localhost"
+                    )
+                    greetings.append(asyncio.create_task(greeting))
+            await _turns(turns)
+            async with asyncio.timeout(20):
+                await rest.stop(time.monotonic_ns() + 600 * 10**9)
+                await grpc.stop(600.0)
+                for one in await asyncio.gather(*greetings, return_exceptions=True):
+                    if not isinstance(one, BaseException):
+                        one[1].transport.abort()
+                await _turns(10)
+
+    greetings: list[asyncio.Task[Any]] = []
+    _run(main())
+
+
+async def _turns(count: int) -> None:
+    """Of the loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def _no_app(scope: Any, receive: Any, send: Any) -> None:
+    """Never called."""
