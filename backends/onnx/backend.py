@@ -16,7 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 from backends.artefact import artefact_path, complete_config, name_file, refuse
 from backends.errors import ExecutionFailed
 from backends.onnx.bounded import is_bounded
-from backends.onnx.options import providers, run_options, session_options
+from backends.onnx.options import computes_alone, providers, run_options, session_options
 from backends.ragged import RaggedInstance, is_ragged
 from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
@@ -68,7 +68,7 @@ class OnnxRuntime:
             )
         kind = RaggedOnnxInstance if is_ragged(version.config) else OnnxInstance
         instances = [kind(version, device, session) for _ in range(count)]
-        if device.kind == "cpu" and is_bounded(version.config, path):
+        if device.kind == "cpu" and computes_alone(options) and is_bounded(version.config, path):
             for instance in instances:
                 instance.loop_safe = True
         return LoadedInstances(instances, version.config)

@@ -46,6 +46,15 @@ def session_options(version: ModelVersion, device: Device) -> ort.SessionOptions
     return options
 
 
+def computes_alone(options: ort.SessionOptions) -> bool:
+    """Whether a run's own thread does all of its work, waits for no other, and so has all of its
+    CPU time."""
+    return (
+        options.execution_mode == ort.ExecutionMode.ORT_SEQUENTIAL
+        and options.intra_op_num_threads == 1  # 0: as many as there are cores
+    )
+
+
 def run_options(version: ModelVersion, device: Device) -> ort.RunOptions | None:
     """Options of every run, None for ORT's own: arena shrinkage, e.g. "cpu:0" or "cpu:0;gpu:0"."""
     shrinkage = parameter(version, "memory.enable_memory_arena_shrinkage")

@@ -22,7 +22,7 @@ STAY = 1.5
 """A size that runs on the loop stays there until it takes this many times the bound."""
 
 LONG_NS = 1_000_000
-"""One execution this long of a size that was short closes the loop for the version."""
+"""One execution of so much CPU time, of a size that was short, closes the loop for the version."""
 
 TRIALS = 16
 """Executions on the thread before a size may run on the loop."""
@@ -74,7 +74,8 @@ class InlinePolicy:
         size = self._sizes.get(key)
         if size is None:
             size = self._sizes[key] = _Size(cpu_ns)
-        if cpu_ns >= LONG_NS and size.trials and size.mean_ns <= SHORT_NS * STAY:
+        was_short = size.trials and size.mean_ns <= SHORT_NS * STAY
+        if cpu_ns >= LONG_NS and was_short and now_ns >= self._closed_until_ns:
             self._close(now_ns)
         else:
             size.add(cpu_ns)

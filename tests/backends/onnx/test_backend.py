@@ -222,3 +222,25 @@ def test_tuned_model_still_answers(tmp_path: Path) -> None:
     (result,) = instance.execute(batch_of(member(X=np.ones((1, 4), np.float32)))).results
 
     assert tensors(result)["Y"].tolist() == [[-1.0] * 4]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "safe"),
+    [
+        ({}, True),
+        ({"intra_op_thread_count": "2"}, False),
+        ({"intra_op_thread_count": "0"}, False),
+        ({"execution_mode": "1"}, False),
+    ],
+)
+def test_only_what_computes_on_the_callers_thread_may_run_on_the_event_loop(
+    tmp_path: Path, parameters: dict[str, str], safe: bool
+) -> None:
+    text = "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+        for key, value in parameters.items()
+    )
+    version = make_version(tmp_path, text)
+    save_unary(version.path / "model.onnx")
+    (instance,) = loaded(version)
+    assert getattr(instance, "loop_safe", False) is safe

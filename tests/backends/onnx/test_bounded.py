@@ -9,7 +9,14 @@ from google.protobuf import text_format
 from onnx import NodeProto, TensorProto, checker, helper
 from tritonclient.grpc import model_config_pb2 as pb
 
-from backends.onnx.bounded import ALLOWED, DOMAINS, MOST_NODES, SETTLED_INPUTS, is_bounded
+from backends.onnx.bounded import (
+    ALLOWED,
+    DOMAINS,
+    MOST_FIELDS,
+    MOST_NODES,
+    SETTLED_INPUTS,
+    is_bounded,
+)
 
 FIXED = 'input { name: "X" data_type: TYPE_FP32 dims: [ 1, 8, 8 ] }'
 N = 'input { name: "N" data_type: TYPE_INT64 dims: [ 2 ] }'
@@ -184,6 +191,14 @@ def test_a_graph_of_many_nodes_is_not(tmp_path: Path) -> None:
     many = [node("Relu", "X" if not n else f"y{n - 1}", f"y{n}") for n in range(MOST_NODES + 1)]
     assert bounded(tmp_path, graph(*many[:-1]))
     assert not bounded(tmp_path, graph(*many))
+
+
+def test_a_file_of_many_fields_is_not(tmp_path: Path) -> None:
+    made = onnx.load_from_string(graph(node("Relu")))
+    made.graph.value_info.extend([onnx.ValueInfoProto(name="v")] * (MOST_FIELDS - 100))
+    assert bounded(tmp_path, made.SerializeToString())
+    made.graph.value_info.extend([onnx.ValueInfoProto(name="v")] * 100)
+    assert not bounded(tmp_path, made.SerializeToString())
 
 
 def test_what_cannot_be_read_is_not(tmp_path: Path) -> None:

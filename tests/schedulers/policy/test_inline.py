@@ -74,6 +74,16 @@ def test_a_long_execution_soon_after_another_closes_the_loop_for_twice_as_long()
         pause_ns = min(2 * pause_ns, MOST_PAUSE_NS)
 
 
+def test_long_executions_on_the_thread_do_not_keep_the_loop_closed_for_longer() -> None:
+    policy = tried(1_000)
+    for now_ns in range(5):
+        policy.ran(1, LONG_NS, now_ns)
+        tried(1_000, policy=policy)
+    for _ in range(4):
+        tried(1_000, policy=policy)
+    assert policy.may_run(1, True, FIRST_PAUSE_NS)
+
+
 def test_a_long_execution_long_after_another_is_the_first_again() -> None:
     policy = InlinePolicy()
     for number in range(20):
