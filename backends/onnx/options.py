@@ -49,10 +49,8 @@ def session_options(version: ModelVersion, device: Device) -> ort.SessionOptions
 def computes_alone(options: ort.SessionOptions) -> bool:
     """Whether a run's own thread does all of its work, waits for no other, and so has all of its
     CPU time."""
-    return (
-        options.execution_mode == ort.ExecutionMode.ORT_SEQUENTIAL
-        and options.intra_op_num_threads == 1  # 0: as many as there are cores
-    )
+    sequential = options.execution_mode == ort.ExecutionMode.ORT_SEQUENTIAL
+    return bool(sequential and options.intra_op_num_threads == 1)  # 0: as many as there are cores
 
 
 def run_options(version: ModelVersion, device: Device) -> ort.RunOptions | None:

@@ -17,6 +17,7 @@ from schedulers.request import InferResponse
 from server.codec.json_data import array_from, json_data
 from server.codec.json_infer import Document, EncodedResponse, decode, encode
 from server.codec.json_large import LARGE_BYTES
+from server.codec.json_text import dump
 from server.codec.octets import octets
 from server.codec.output_format import InferBody, OutputFormat
 from server.errors import ServingError
@@ -98,11 +99,15 @@ class BodyTemplates:
         """None also where the body is to be refused."""
         if header_length is None:
             return self._find_text(body, signature) if self._text else None
+        if header_length > MAX_HEAD_BYTES:
+            return None
         known = self._binary.get((id(signature), body[:header_length]))
         return None if known is None or known.size != len(body) else known.read(body)
 
     def _find_text(self, body: bytes, signature: Signature) -> InferBody | None:
         start, end = _numbers_in(body)
+        if not end:
+            return None
         known = self._text.get((id(signature), body[:start], body[end:]))
         if known is None:
             return None
@@ -140,7 +145,8 @@ class BodyTemplates:
 
     def _learn_text(self, body: bytes, signature: Signature, found: InferBody) -> None:
         start, end = _numbers_in(body)
-        if not 0 < start + len(body) - end <= MAX_HEAD_BYTES or len(found.inputs) != 1:
+        around = start + len(body) - end
+        if not end or around > MAX_HEAD_BYTES or len(found.inputs) != 1:
             return
         key = id(signature), body[:start], body[end:]
         if not self._is_seen_again(key) or not _stands_alone(body[:start], body[end:]):
@@ -179,34 +185,41 @@ class AnswerTemplates:
             return encode(response, form)
         ((name, array),) = outputs.items()
         binary = form.binary is True or (form.binary is not False and name in form.binary)
+        if not binary and array.nbytes > LARGE_BYTES:
+            return encode(response, form)
         key = response.model, response.version, name, array.dtype, array.shape, binary
         front = self._fronts.get(key)
         if front is None:
             return self._learn(key, response, form)
         if response.id:
-            front = b'{"id":%b,%b' % (orjson.dumps(response.id), front[1:])
+            front = b"%b,%b" % (_id_front(response), front[1:])
         if binary:
             return EncodedResponse((front, octets(array)), len(front))
-        numbers = _numbers(array)
-        if b"null" in numbers:
-            return encode(response, form)
-        return EncodedResponse((front, numbers, _END), 0)
+        return EncodedResponse((front, _numbers(array), _END), 0)
 
     def _learn(
         self, key: _AnswerKey, response: InferResponse, form: OutputFormat
     ) -> EncodedResponse:
+        """Write it, and remember what is in front of its numbers."""
+        encoded = encode(response, form)
         ((_, array),) = response.outputs.items()
-        if not array.dtype.hasobject and array.size:
-            like = InferResponse("", response.model, response.version, response.outputs)
-            front = encode(like, form).parts[0]
-            if not key[-1]:
-                end = _numbers(array) + _END
-                front = front[: -len(end)] if bytes(front).endswith(end) else b""
-            if front:
-                if len(self._fronts) >= MAX_TEMPLATES:
-                    self._fronts.clear()
-                self._fronts[key] = bytes(front)
-        return encode(response, form)
+        if array.dtype.hasobject or not array.size:
+            return encoded
+        front = bytes(encoded.parts[0])
+        if not key[-1]:
+            front = front[: front.rfind(b"[")]
+        if response.id:
+            front = b"{" + front[len(_id_front(response)) + 1 :]
+        if len(front) <= MAX_HEAD_BYTES:
+            if len(self._fronts) >= MAX_TEMPLATES:
+                self._fronts.clear()
+            self._fronts[key] = front
+        return encoded
+
+
+def _id_front(response: InferResponse) -> bytes:
+    """With which an answer with an id begins."""
+    return b'{"id":%b' % orjson.dumps(response.id)
 
 
 def _filled(like: InferBody, inputs: dict[str, Array]) -> InferBody:
@@ -240,4 +253,4 @@ def _stands_alone(before: bytes, behind: bytes) -> bool:
 
 
 def _numbers(array: Array) -> bytes:
-    return orjson.dumps(json_data(array), option=orjson.OPT_SERIALIZE_NUMPY)
+    return dump(json_data(array))

@@ -75,8 +75,9 @@ def load_pairs(raw: bytes, max_depth: int) -> Pairs:
     return document
 
 
-def dump(document: dict[str, Any]) -> bytes:
-    """Render a response. NaN and infinities become `NaN`, `Infinity`, as Triton writes them."""
+def dump(document: Any) -> bytes:
+    """Render a response, or a part of one. NaN and infinities become `NaN`, `Infinity`, as Triton
+    writes them."""
     body = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
     if b"null" not in body:
         return body

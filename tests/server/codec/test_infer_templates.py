@@ -15,6 +15,7 @@ from server.codec.infer_templates import (
     AnswerTemplates,
     BodyTemplates,
 )
+from server.codec.json_large import LARGE_BYTES
 from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.errors import ServingError
 from support.json_infer import NUMERIC, response, signature, tensor
@@ -157,8 +158,32 @@ def test_words_among_the_numbers_of_an_answer_are_written_as_the_codec_does() ->
         assert b"".join(found.parts) == b"".join(json_infer.encode(given, PLAIN).parts)
 
 
+def test_an_answer_is_learned_from_whatever_it_was_first() -> None:
+    templates = AnswerTemplates()
+    for request_id, number in (("a[", np.nan), ("", 1), ('b"', np.inf), ("c", 2)):
+        array = np.array([number, 1], np.float32)
+        given = InferResponse(request_id, "m", 1, {"Y": array})
+        found = templates.encode(given, PLAIN)
+        assert b"".join(found.parts) == b"".join(json_infer.encode(given, PLAIN).parts)
+    assert len(templates._fronts) == 1
+
+
+def test_large_bodies_are_not_looked_up() -> None:
+    class Unsliced(bytes):
+        def __getitem__(self, key: Any) -> Any:
+            raise AssertionError("a part was copied")
+
+    text, binary = body(TEXT), body(BINARY, FLOATS)
+    large = Unsliced(text[0] + b" " * LARGE_BYTES)
+    assert known(learned(text), (large, None)) is None
+    assert known(learned(binary), (large, MAX_HEAD_BYTES + 1)) is None
+
+
 def test_answers_are_bounded() -> None:
     templates = AnswerTemplates()
+    templates.encode(response(np.zeros(LARGE_BYTES, np.float32)), PLAIN)
+    templates.encode(InferResponse("", "m" * MAX_HEAD_BYTES, 1, {"Y": np.zeros(1)}), PLAIN)
+    assert not templates._fronts
     for size in range(1, MAX_TEMPLATES + 2):
         templates.encode(response(np.zeros(size, np.float32)), PLAIN)
     assert len(templates._fronts) == 1
