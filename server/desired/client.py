@@ -28,7 +28,10 @@ BUSY_TICK_S, QUIET_TICK_S, LONGEST_TICK_S = 0.1, 2.0, 30.0
 latter longer with hundreds of models."""
 
 LOOK_SHARE = 0.0005
-"""Of the time that looks may take while nothing is being loaded."""
+"""Of a core, that looks may take while nothing is being loaded."""
+
+ROW_TICK_S = 0.03
+"""Each loaded version adds so much to the longest pause: with few, one slow look delays nothing."""
 
 FETCH_TICK_S = 0.05
 """Between two looks whether a server that starts has loaded what it has received."""
@@ -135,12 +138,18 @@ class DesiredStateClient:
 
     async def _tick(self) -> None:
         while True:
-            began = time.monotonic()
-            busy = not self._look().settled
-            took_s = 2 * (time.monotonic() - began)  # the link looks, too
+            began = time.thread_time()  # on the clock it may have waited for a core
+            loads = self._look()
+            took_s = 2 * (time.thread_time() - began)  # the link looks, too
             self.link.report()
-            quiet_s = min(max(QUIET_TICK_S, took_s / LOOK_SHARE), LONGEST_TICK_S)
-            await asyncio.sleep(BUSY_TICK_S if busy else quiet_s)
+            pause_s = quiet_pause_s(took_s, len(loads.rows)) if loads.settled else BUSY_TICK_S
+            await asyncio.sleep(pause_s)
+
+
+def quiet_pause_s(took_s: float, rows: int) -> float:
+    """Until the next look at so many loaded versions, after one of `took_s` of CPU time."""
+    longest = min(QUIET_TICK_S + rows * ROW_TICK_S, LONGEST_TICK_S)
+    return min(max(QUIET_TICK_S, took_s / LOOK_SHARE), longest)
 
 
 def _tell_if_broken(task: "asyncio.Task[None]") -> None:
