@@ -38,6 +38,7 @@ def set_aside(run: Run, errors: list[Exception | None]) -> None:
     assert isinstance(outcome, BatchResult)
     kept = [i for i, error in enumerate(errors) if not isinstance(error, Reschedule)]
     run.tickets = [run.tickets[i] for i in kept]
+    run.requests = len(kept)
     run.outcome = outcome._replace(
         results=[outcome.results[i] for i in kept],
         parameters={
