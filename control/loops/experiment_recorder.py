@@ -57,10 +57,16 @@ class ExperimentRecorder:
         self._answered: deque[ArmDelta] = deque()
         self._increments = ArmDeltas()
         self._news = WakeEvent(idle_s)
-        self.committed = self._news.committed
         self._running = True
-        """Whether an experiment was, at the last look."""
+        """Whether an experiment was, at the last look; taken for true during one."""
+        self._changed = False
+        """Whether something was committed since, which may have started one."""
         self.dropped = 0
+
+    def committed(self, event: object = None) -> None:
+        """See `WakeEvent.committed`."""
+        self._changed = True
+        self._news.committed(event)
 
     async def record(self, message: Exposures | FeedbackRows) -> None:
         """Have the database know of them soon."""
@@ -73,7 +79,7 @@ class ExperimentRecorder:
     async def counted(self, reports: ArmReports) -> None:
         """What routes have counted: for metrics that servers count."""
         rows = self._increments.update(reports)
-        if self._running and len(self._answered) < MOST_COUNTS:
+        if (self._running or self._changed) and len(self._answered) < MOST_COUNTS:
             self._answered.extend(rows)
 
     async def run(self) -> None:
@@ -88,6 +94,7 @@ class ExperimentRecorder:
                 now = asyncio.get_running_loop().time()
                 if not self._running or now - looked >= POINTS_S:
                     looked = now
+                    self._changed, self._running = False, True
                     self._running = await asyncio.to_thread(self._record)
                 if not self._running:
                     rest = self._news.rest_idle
@@ -106,8 +113,10 @@ class ExperimentRecorder:
         waiting.extend(rows[:room])
 
     async def _write_counts(self) -> None:
-        if self._answered and not await asyncio.to_thread(self._is_measured):
-            self._answered.clear()
+        before = len(self._answered)
+        if before and not await asyncio.to_thread(self._is_measured):
+            for _ in range(before):  # others came meanwhile
+                self._answered.popleft()
         await self._write(self._answered, _measure)
 
     def _is_measured(self) -> bool:

@@ -95,4 +95,9 @@ class SeriesRecorder:
 
     def _seal(self) -> int:
         with self._database.change(self._actor) as tx:
-            return recording.seal(tx, self._server)
+            overdue = self._held.overdue(tx.now.timestamp())
+            if overdue:
+                recording.store(tx, *overdue)
+            sealed = recording.seal(tx, self._server)
+        self._held.written(overdue)
+        return sealed

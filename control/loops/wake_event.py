@@ -21,6 +21,8 @@ class WakeEvent:
         self._idle_s = idle_s
         self._rung = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._early = False
+        """Something was committed before anybody rested; no event is set from another thread."""
 
     def ring(self) -> None:
         """There is news."""
@@ -29,19 +31,25 @@ class WakeEvent:
     def committed(self, _: object = None) -> None:
         """Something was committed, which may be news; from any thread. Fits
         `Database.on_commit`."""
-        if self._loop is None:
-            self._rung.set()  # nobody rests yet
-            return
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._rung.set)
+        loop = self._loop
+        if loop is None:
+            self._early = True
+            loop = self._loop  # somebody may have begun to rest before that
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._rung.set)
 
     def hush(self) -> None:
         """Whatever was said is not to cut the next rest short."""
+        self._early = False
         self._rung.clear()
 
     async def rest(self, seconds: float) -> None:
         """Until it rings, `seconds` at most."""
         self._loop = asyncio.get_running_loop()
+        if self._early:
+            self._early = False
+            self._rung.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._rung.wait()

@@ -45,6 +45,12 @@ class HeldWindows:
         with self._guard:
             return tuple(self._windows.values())
 
+    def overdue(self, now: float) -> Sequence[SeriesWindow]:
+        """All that wait where the oldest has waited its time: none came that had something, or it
+        came late itself. They are written before anything is sealed."""
+        waiting = self.waiting()
+        return waiting if any(now - one.at >= HOLD_S for one in waiting) else ()
+
     def written(self, windows: Iterable[SeriesWindow]) -> None:
         """They are in the database."""
         with self._guard:

@@ -73,8 +73,8 @@ def changes_unseen(path: Path) -> bool:
 
 
 _SHARED = (
-    "nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "vboxsf", "ceph", "glusterfs", "lustre", "gpfs",
-    "beegfs", "afs", "ocfs2", "gfs2",
+    "nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "fakeowner", "vboxsf", "ceph", "glusterfs",
+    "lustre", "gpfs", "beegfs", "afs", "ocfs2", "gfs2",
 )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ class WatchedRepository:
         if not self._use_events:
             return
         try:
-            if any(map(changes_unseen, self._scanner.roots)):
+            if await asyncio.to_thread(_is_shared, self._scanner.roots):
                 self._poll_secs = min(self._poll_secs, NO_EVENTS_POLL_SECS)
             async for _ in awatch(
                 *self._scanner.roots,
@@ -172,6 +172,19 @@ class WatchedRepository:
 def _different(roots: Sequence[Path]) -> Sequence[Path]:
     """A folder that is named twice counts once."""
     return tuple({os.path.realpath(root): root for root in reversed(roots)}.values())[::-1]
+
+
+def _is_shared(roots: Sequence[Path]) -> bool:
+    """Whether other machines may write to a root or to a model's folder, which may be a mount or a
+    link; blocks. Raises OSError for a root."""
+    for root in roots:
+        if changes_unseen(root):
+            return True
+        for entry in root.iterdir():
+            with suppress(OSError):  # it leads nowhere
+                if changes_unseen(entry):
+                    return True
+    return False
 
 
 async def _wait(event: asyncio.Event, secs: float) -> None:

@@ -161,3 +161,22 @@ def test_what_servers_count_comes_into_the_analysis(colour: tuple[Database, str]
     frame = exposures(experiment, "ada")
     pumped(made, database, 1, frame, too=lambda: found("latency").n == 17)
     assert found("errors").control_value == pytest.approx(3 / 20)
+
+
+def test_counts_are_kept_from_the_commit_on_that_may_have_started_an_experiment(
+    sqlite: Database,
+) -> None:
+    made = ExperimentRecorder(sqlite, "one", "boot", KEY)
+
+    made._running = made._record()
+    assert not made._running
+
+    async def kept() -> None:
+        for requests in (10, 20):
+            await made.counted(counted(requests, 0))
+        assert not made._answered
+        made.committed()
+        await made.counted(counted(30, 0))
+        assert len(made._answered) == 1
+
+    asyncio.run(kept())

@@ -101,3 +101,18 @@ def test_windows_that_wait_are_written_when_the_process_ends(sqlite: Database) -
 
     asyncio.run(live())
     assert kept(sqlite) == 3
+
+
+def test_windows_that_have_waited_long_are_written_before_their_stretch_is_sealed(
+    sqlite: Database,
+) -> None:
+    recorder = SeriesRecorder(sqlite, "a")
+
+    async def offer() -> None:
+        for number in range(3):
+            await recorder.record(idle(number))
+        assert len(recorder._held.waiting()) == 2
+        assert await asyncio.to_thread(recorder._seal)
+
+    asyncio.run(offer())
+    assert not recorder._held.waiting()

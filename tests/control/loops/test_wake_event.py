@@ -1,6 +1,8 @@
 """A pump rests until somebody rings, and no longer than it wants."""
 
 import asyncio
+import threading
+from typing import Any
 
 from control.loops.wake_event import WakeEvent
 
@@ -31,3 +33,38 @@ def test_what_is_hushed_was_not_said() -> None:
         return resting.cancelled()
 
     assert asyncio.run(main())
+
+
+def test_a_commit_on_another_thread_while_the_first_rest_begins_ends_it() -> None:
+    class Late(WakeEvent):
+        """A thread that has found that nobody rests goes on when somebody does."""
+
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if name == "_loop" and value is None and threading.current_thread() is committing:
+                found.set()
+                assert rests.wait(60)
+            return value
+
+    found, rests = threading.Event(), threading.Event()
+    failed: list[RuntimeError] = []
+
+    def commit() -> None:
+        try:
+            bell.committed()
+        except RuntimeError as error:
+            failed.append(error)
+
+    async def main() -> None:
+        committing.start()
+        assert found.wait(60)
+        async with asyncio.timeout(60):
+            resting = asyncio.create_task(bell.rest(3_600))
+            await asyncio.sleep(0)
+            rests.set()
+            await resting
+
+    bell, committing = Late(), threading.Thread(target=commit)
+    asyncio.run(main(), debug=True)  # in which an event that is set from another thread is a fault
+    committing.join(60)
+    assert failed == []

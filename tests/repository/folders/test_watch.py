@@ -1,6 +1,7 @@
 """A watched repository on a real disk: changes arrive once they have come to rest."""
 
 import asyncio
+import os
 import shutil
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from repository.folders.watch import WatchedRepository
+from repository.files import plain_files
+from repository.folders.watch import WatchedRepository, _is_shared
 from repository.model import Snapshot
 from support.repository import CONFIG, put_model, put_version
 
@@ -246,3 +248,17 @@ async def test_at_rest_it_does_not_keep_looking(tmp_path: Path, monkeypatch: pyt
     asyncio.get_running_loop().call_later(1.5, repository.close)
     assert [snapshot async for snapshot in repository.changes()] == []
     assert scans <= 2
+
+
+def test_a_link_to_a_shared_file_system_counts_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = os.stat("/proc").st_dev
+    monkeypatch.setattr(
+        plain_files, "_kind_of", lambda device: "nfs4" if device == shared else "ext4"
+    )
+    (tmp_path / "model").mkdir()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    assert not _is_shared([tmp_path])
+    (tmp_path / "linked").symlink_to("/proc")
+    assert _is_shared([tmp_path])
