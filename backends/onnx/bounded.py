@@ -80,7 +80,7 @@ class _Node(NamedTuple):
     outputs: tuple[str, ...]
 
 
-class _Artefact(mmap.mmap):
+class _GraphFile(mmap.mmap):
     """A file of which `fields` have been looked at."""
 
     fields = 0
@@ -95,13 +95,13 @@ def is_bounded(config: ModelConfig, path: Path) -> bool:
     for control in config.sequence_batching.control_input:
         declared.add(control.name)
     try:
-        with path.open("rb") as file, _Artefact(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with path.open("rb") as file, _GraphFile(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _has_only_bounded(data, declared)
     except (OSError, ValueError, IndexError):
         return False
 
 
-def _has_only_bounded(data: _Artefact, declared: set[str]) -> bool:
+def _has_only_bounded(data: _GraphFile, declared: set[str]) -> bool:
     nodes: list[tuple[int, int]] = []
     constants: set[str] = set()
     inputs: set[str] = set()
@@ -138,7 +138,7 @@ def _is_bounded_node(node: _Node, settled: set[str]) -> bool:
     return True
 
 
-def _node(data: _Artefact, begin: int, end: int) -> _Node:
+def _node(data: _GraphFile, begin: int, end: int) -> _Node:
     texts: dict[int, list[str]] = {_INPUT: [], _OUTPUT: [], _OP_TYPE: [], _DOMAIN: []}
     for number, start, stop in _fields(data, begin, end):
         if number in texts:
@@ -147,14 +147,14 @@ def _node(data: _Artefact, begin: int, end: int) -> _Node:
     return _Node(operator, domain, tuple(texts[_INPUT]), tuple(texts[_OUTPUT]))
 
 
-def _text(data: _Artefact, begin: int, end: int, wanted: int) -> str:
+def _text(data: _GraphFile, begin: int, end: int, wanted: int) -> str:
     for number, start, stop in _fields(data, begin, end):
         if number == wanted:
             return data[start:stop].decode()
     return ""
 
 
-def _fields(data: _Artefact, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _fields(data: _GraphFile, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """The length-delimited fields of the message in `data[at:end]`: number, begin, end.
 
     Raises ValueError for what is no message or has too many, IndexError where it is cut short.
@@ -179,7 +179,7 @@ def _fields(data: _Artefact, at: int, end: int) -> Iterator[tuple[int, int, int]
             raise ValueError(f"wire type {wire}")
 
 
-def _varint(data: _Artefact, at: int) -> tuple[int, int]:
+def _varint(data: _GraphFile, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
