@@ -25,11 +25,13 @@ from schedulers.policy.resource_limits import (
     Resource,
     ResourceLimiter,
 )
+from server.buffers import BufferBudget
 from server.dataplane import DataPlane
 from server.errors import NotReady, UnknownModel, Unsupported
 from server.fleet.residency.residency import Residency
 from server.grpc.service import GrpcPort, start
 from server.overrides import Override
+from server.process.loop_lag import LoopActivity
 from server.served_version import (
     MemoryRow,
     ResidencyRow,
@@ -190,7 +192,9 @@ def open_listener(*texts: str, **settings: Any) -> Iterator[Open]:
     async def main() -> None:
         shelf = Shelf([put(text) for text in texts or (IDENTITY, PAIR, SLOW)])
         dataplane = DataPlane(shelf, "modelyard", "0.0.0")
-        listener = await start(dataplane, Settings(**{"grpc_port": 0, **settings}))
+        said = Settings(**{"grpc_port": 0, **settings})
+        budget = BufferBudget(said.buffer_bytes)
+        listener = await start(dataplane, said, None, budget, LoopActivity())
         opened.append(Open(asyncio.get_running_loop(), dataplane, listener))
         up.set()
         await asyncio.to_thread(done.wait)

@@ -342,9 +342,12 @@ def test_a_port_that_is_taken_is_named_with_its_flag():
 def refused(port: int) -> None:
     import asyncio
 
+    from server.buffers import BufferBudget
     from server.dataplane import DataPlane
     from server.grpc.service import start
+    from server.process.loop_lag import LoopActivity
     from server.settings.table import Settings
     from support.grpc import Shelf
 
-    asyncio.run(start(DataPlane(Shelf([]), "m", "0"), Settings(grpc_port=port)))
+    dataplane, settings = DataPlane(Shelf([]), "m", "0"), Settings(grpc_port=port)
+    asyncio.run(start(dataplane, settings, None, BufferBudget(1 << 20), LoopActivity()))
